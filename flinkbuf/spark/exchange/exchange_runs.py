@@ -28,6 +28,7 @@ from flinkbuf.spark.exchange.messages import (
     TaskMessage,
 )
 from flinkbuf.spark.exchange.summary import ExchangeSummary, TaskFigures
+from flinkbuf.spark.stage.barrier_task import is_refused_part
 from flinkbuf.spark.stage.stage_attempts import StageAttempts, TaskAdmission
 from flinkbuf.spark.stage.stage_progress import AttemptTasks, StageProgress, TaskEnd
 
@@ -44,7 +45,7 @@ class PeerSaid:
     """A task has sent a message.
 
     With the first one comes which attempt the task is of, where that was not known, and from the third attempt on what
-    failed in the two before, the latest one last.
+    failed in the ones before, the latest one last.
     """
 
     connection: Any
@@ -228,7 +229,7 @@ class ExchangeRuns:
         member = run.members[message.peer.index] = _Member(said.connection, message.peer, message.task)
         self._members[said.connection] = run, member
         repeated = _repeated_error(said.earlier_failures)
-        if repeated and admission is TaskAdmission.NEW:
+        if repeated and run.state == "gathering":
             self._give_up(run, repeated)
         elif run.state == "failed":
             self._tell([member.connection], ExchangeFailed(run.reason))
@@ -277,7 +278,7 @@ class ExchangeRuns:
             self._tell([member.connection for member in run.waiting()], ExchangeFailed(run.reason))
 
     def _give_up(self, run: _Run, error: str) -> None:
-        """End a third attempt before it begins, and Spark's job with it: the two before have failed in the same way."""
+        """End an attempt before it begins, and Spark's job with it: two before have failed in the same way."""
         reason = f"a task failed with {error}, and so did one of the attempt before: it is not tried a third time"
         self._actions.append(GiveUp(run.stage, f"exchange {run.exchange_id}: {reason}"))
         self._fail(run, reason)
@@ -354,13 +355,18 @@ _OF_OTHERS = re.compile(
 
 
 def _repeated_error(attempts: Sequence[Sequence[TaskEnd]]) -> str:
-    """Return an error of a function that tasks of all attempts failed with; empty if something else went wrong, too.
+    """Return an error of a function that tasks of the last two attempts failed with; empty if there is none.
 
-    A lost executor, files of a shuffle that are gone, a process that was killed: that may go well the next time.
+    An attempt that Spark began in part counts for nothing: its tasks refused to run. And there is none if something
+    else went wrong, too: a lost executor, files of a shuffle that are gone, a process that was killed. That may go well
+    the next time.
     """
-    if not attempts or not all(end.is_raised for failures in attempts for end in failures):
+    ran = [
+        failures for failures in attempts if not failures or not all(is_refused_part(end.reason) for end in failures)
+    ]
+    if len(ran) < 2 or not all(end.is_raised for failures in ran[-2:] for end in failures):
         return ""
-    common = set.intersection(*({end.reason for end in failures} for failures in attempts))
+    common = set.intersection(*({end.reason for end in failures} for failures in ran[-2:]))
     return min((reason for reason in common if not _OF_OTHERS.match(reason)), default="")
 
 

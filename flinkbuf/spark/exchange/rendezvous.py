@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from flinkbuf.control.control_server import ControlServer, ServerLease
 
 SUMMARIES_KEPT = 100
+EARLIER_ATTEMPTS = 4  # as many as Spark makes in a row unless it is told otherwise
 LOOK_S = 1.0  # how often the thread looks whether its context has stopped
 _numbers = itertools.count()
 
@@ -167,7 +168,8 @@ class Rendezvous:
             if not self.runs.knows_attempt_of(stimulus.exchange_id, first):
                 attempt = self._stages.attempt_of(first.stage, first.task, count)
                 number = 0 if attempt is None else attempt.number
-                earlier = [self._stages.failures(first.stage, each) for each in range(number - 2, number) if number > 1]
+                asked = range(max(0, number - EARLIER_ATTEMPTS), number) if number > 1 else ()
+                earlier = [self._stages.failures(first.stage, each) for each in asked]
                 return replace(stimulus, attempt=attempt, earlier_failures=earlier)
         return stimulus
 

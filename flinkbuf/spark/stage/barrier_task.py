@@ -6,6 +6,7 @@ from flinkbuf.config import NetworkConfig
 from flinkbuf.errors import PeerFailedError
 
 CONNECT_TIMEOUT_S = 30  # to another task: Flink's 120 are long for a stage whose tasks all run
+_IN_PART = "again, having kept the output of the others"
 
 
 def check_all_run(task_count: int, tasks: str, work: str, where: str = "") -> None:
@@ -34,10 +35,14 @@ def check_all_run(task_count: int, tasks: str, work: str, where: str = "") -> No
     count = len(BarrierTaskContext.get().getTaskInfos())
     if count != task_count:
         raise PeerFailedError(
-            f"{where}Spark has started {count} of {tasks} again, having kept the output of the others; {work} is "
-            "computed whole or not at all. Spark starts all of them after this failure, within "
-            "spark.stage.maxConsecutiveAttempts"
+            f"{where}Spark has started {count} of {tasks} {_IN_PART}; {work} is computed whole or not at all. Spark "
+            "starts all of them after this failure, within spark.stage.maxConsecutiveAttempts"
         )
+
+
+def is_refused_part(reason: str) -> bool:
+    """Return whether `check_all_run` is why a task has failed, so that no function of a user has run in it."""
+    return _IN_PART in reason
 
 
 def data_plane(config: NetworkConfig | None, secret: bytes) -> NetworkConfig:

@@ -497,6 +497,12 @@ def failed(*reasons, is_raised=True):
     return [TaskEnd(task, True, reason, is_raised) for task, reason in enumerate(reasons)]
 
 
+IN_PART = (
+    "flinkbuf.errors.PeerFailedError: exchange ab: Spark has started 1 of its 2 tasks again, having kept the output of "
+    "the others; a pipelined exchange is computed whole or not at all"
+)
+
+
 def third_attempt(*earlier_failures):
     """The first task of an attempt comes before which these have failed."""
     driver = Driver(Spark(3, 0, 2, 0, first_tasks=(10, 20, 30)))
@@ -509,6 +515,8 @@ def third_attempt(*earlier_failures):
     [
         (failed("KeyError: 7"), failed("KeyError: 7")),
         (failed("KeyError: 7", "KeyError: 8"), failed("flinkbuf.errors.PeerFailedError: task 0 failed", "KeyError: 7")),
+        (failed("KeyError: 7"), failed(IN_PART), failed("KeyError: 7")),
+        (failed("OSError: busy"), failed("KeyError: 7"), failed("KeyError: 7"), failed(IN_PART)),
     ],
 )
 def test_what_has_failed_twice_in_the_same_way_is_not_tried_a_third_time(earlier_failures):
@@ -521,6 +529,16 @@ def test_what_has_failed_twice_in_the_same_way_is_not_tried_a_third_time(earlier
     assert len(driver.given_up) == 1
 
 
+def test_an_attempt_that_spark_tells_late_is_given_up_as_well():
+    driver = Driver(Spark(3, 0, 2, 0, first_tasks=()))
+    driver.come(0, 30)
+    assert driver.given_up == []
+    driver.spark.first_tasks = (10, 20, 30)
+    driver.come(1, 31, earlier_failures=(failed("KeyError: 7"),) * 2)
+    assert len(driver.given_up) == 1
+    assert "KeyError: 7" in driver.failure(0) and "KeyError: 7" in driver.failure(1)
+
+
 @pytest.mark.parametrize(
     "earlier_failures",
     [
@@ -528,6 +546,9 @@ def test_what_has_failed_twice_in_the_same_way_is_not_tried_a_third_time(earlier
         (failed(), failed()),
         (failed("KeyError: 7"), failed("OSError: busy")),
         (failed("flinkbuf.errors.PeerFailedError: task 2 is gone"),) * 2,
+        (failed("KeyError: 7"), failed(IN_PART)),
+        (failed("KeyError: 7"), failed("OSError: busy"), failed(IN_PART)),
+        (failed("KeyError: 7"), failed(), failed("KeyError: 7")),
         (failed("FetchFailed(the files are gone)", is_raised=False),) * 2,
         (
             failed("OSError: the stream was cut"),

@@ -392,7 +392,9 @@ def test_a_function_behind_a_pipelined_exchange_that_fails_twice_in_the_same_way
             yield batch
 
     moved = fb.exchange(rows, "name", mode="pipelined", num_partitions=2).mapInArrow(fail, rows.schema)
-    with pytest.raises(Exception, match="(?s)failed with OSError: always, and so did one of the attempt before"):
+    # Now and then Spark begins an attempt in part, which the tasks refuse; the second time it makes no more of them.
+    ends = "failed with OSError: always, and so did one of the attempt before|Spark has started 1 of its 2 tasks again"
+    with pytest.raises(Exception, match=f"(?s){ends}"):
         moved.groupBy("name").count().collect()
     assert len(list(tmp_path.iterdir())) == 2
 
