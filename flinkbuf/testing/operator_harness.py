@@ -101,7 +101,6 @@ class OperatorHarness:
         restore: OperatorSnapshot | Iterable[OperatorSnapshot] | None = None,
         clock: ManualClock | None = None,
         settings: ExecutionSettings | None = None,
-        extras: dict[str, Any] | None = None,
         is_batch: bool = False,
         sort_keys: Sequence[SortKey | None] = (),
     ) -> None:
@@ -127,7 +126,6 @@ class OperatorHarness:
             processing_time=self.clock,
             mailbox=self.mailbox,
             metrics=self.metrics,
-            extras=extras,
         )
 
     @classmethod

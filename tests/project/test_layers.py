@@ -960,6 +960,7 @@ PACKAGE = [
             "local_times",
             "arrow_input",
             "rdd_order",
+            "spark_task_io",
             "spark_source",
             "spark_sink",
             "arrow_output",

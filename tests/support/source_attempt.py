@@ -23,7 +23,7 @@ class SourceAttempt:
         self.subtasks = []
         for index in range(parallelism):
             around = Surroundings(
-                subtask_index=index, parallelism=parallelism, time=self.time, extras={"coordinator": self.coordinator}
+                subtask_index=index, parallelism=parallelism, time=self.time, coordinator=self.coordinator
             )
             snapshot = None
             if states is not None:

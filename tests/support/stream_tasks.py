@@ -26,17 +26,19 @@ SETTINGS = ExecutionSettings()
 class PlainContext(OperatorContext):
     """Surroundings without state; `initial` is what an operator was restored from, `saved` what it leaves."""
 
+    initial = saved = None
+
     def initialize_state(self, snapshot):
-        self.extras["initial"] = snapshot
+        self.initial = snapshot
 
     def snapshot_state(self, checkpoint_id):
-        return self.extras.get("saved")
+        return self.saved
 
     def note_latency(self, marker):
-        self.extras.setdefault("markers", []).append(marker)
+        self.markers = [*getattr(self, "markers", ()), marker]
 
 
-def plain_context(*, task, config, settings, clock, processing_time, mailbox, extras, owns_records=False):
+def plain_context(*, task, config, settings, clock, processing_time, mailbox, wake, accumulators, owns_records=False):
     return PlainContext(
         task=task,
         operator_id=config.operator_id,
@@ -45,7 +47,7 @@ def plain_context(*, task, config, settings, clock, processing_time, mailbox, ex
         clock=clock,
         processing_time=processing_time,
         mailbox=mailbox,
-        extras=dict(extras),
+        wake=wake,
     )
 
 

@@ -125,7 +125,7 @@ class MailedCoordinator:
 class Surroundings:
     """Everything that an operator is given, and the operator once it was set up."""
 
-    def __init__(self, *, subtask_index=0, parallelism=1, settings=None, extras=(), time=None):
+    def __init__(self, *, subtask_index=0, parallelism=1, settings=None, coordinator=None, time=None):
         self.time = ManualTime() if time is None else time
         self.mailbox = ManualMailbox()
         self.output = Elements()
@@ -139,15 +139,9 @@ class Surroundings:
             processing_time=self.time,
             mailbox=self.mailbox,
             operator_state=OperatorStateBackend(),
-            extras={"wake": self.mailbox.wake, **self._extras(extras)},
+            wake=self.mailbox.wake,
+            coordinator=None if coordinator is None else MailedCoordinator(coordinator, self.mailbox),
         )
-
-    def _extras(self, extras):
-        """A coordinator speaks to its operators from any thread; they hear it in their mailbox, as in a task."""
-        extras = dict(extras)
-        if "coordinator" in extras:
-            extras["coordinator"] = MailedCoordinator(extras["coordinator"], self.mailbox)
-        return extras
 
     def open(self, operator, snapshot=None):
         operator.setup(self.context, self.output)

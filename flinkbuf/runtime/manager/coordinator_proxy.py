@@ -10,12 +10,11 @@ from typing import Any
 
 from flinkbuf.log import logger
 from flinkbuf.runtime.protocol.operator_events import ReaderEnded, ReaderRegistered, decode_event, encode_event
-from flinkbuf.streaming.chain.operator_context import MailboxExecutor
-from flinkbuf.streaming.sources.source_events import OperatorEventHandler
+from flinkbuf.streaming.chain.operator_context import MailboxExecutor, OperatorEventHandler
 
 
 class CoordinatorProxy:
-    """The operator's ``extras["coordinator"]``: its `OperatorEventGateway`.
+    """The `OperatorEventGateway` of a source operator.
 
     Parameters
     ----------

@@ -6,7 +6,7 @@ Flink: Task.run, TaskExecutor.submitTask.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
@@ -33,7 +33,7 @@ from flinkbuf.runtime.protocol.messages import (
     TaskStateReport,
 )
 from flinkbuf.streaming.chain.operator_config import OperatorConfig, TaskInfo
-from flinkbuf.streaming.chain.operator_context import OperatorContext
+from flinkbuf.streaming.chain.operator_context import MailboxExecutor, OperatorContext
 from flinkbuf.streaming.chain.operator_setup import make_context
 from flinkbuf.streaming.sources.interrupts import function_of, interrupt_function, take_interrupt
 from flinkbuf.streaming.task.task import Task
@@ -64,15 +64,15 @@ class TaskSurroundings:
         Processing time.
     tell : callable
         Called with the reports of tasks; from any thread.
-    extras : mapping
-        Additions to the context of operators.
+    target_io : object or None
+        What the target gives operators of its own.
     """
 
     bundle: JobBundle
     shuffle: Shuffle
     clock: Clock
     tell: Callable[[TaskReport], None]
-    extras: Mapping[str, Any]
+    target_io: object | None
 
 
 class RunningTask:
@@ -256,20 +256,24 @@ class RunningTask:
             io_manager=around.shuffle.io_manager,
         )
 
-    def _make_context(self, *, config: OperatorConfig, extras: dict[str, Any], **rest: Any) -> OperatorContext:
+    def _make_context(self, *, config: OperatorConfig, mailbox: MailboxExecutor, **rest: Any) -> OperatorContext:
         """Make the context of an operator; a source's also has its coordinator."""
-        owner = (self.attempt, config.operator_id)
+        owner, proxy = (self.attempt, config.operator_id), None
         self._owners.append(owner)
-        extras = {**self._surroundings.extras, **extras, "memory": OperatorMemory(self._memory, owner)}
-        context = make_context(config=config, extras=extras, **rest)
         if hasattr(config.factory, "create_coordinator"):
 
             def send(payload: bytes) -> None:
                 self._surroundings.tell(OperatorEventReport(NO_SESSION, self.attempt, config.operator_id, payload))
 
-            proxy = CoordinatorProxy(send, context.mailbox)
-            context.extras["coordinator"] = self._proxies[config.operator_id] = proxy
-        return context
+            proxy = self._proxies[config.operator_id] = CoordinatorProxy(send, mailbox)
+        return make_context(
+            config=config,
+            mailbox=mailbox,
+            coordinator=proxy,
+            memory=OperatorMemory(self._memory, owner),
+            target_io=self._surroundings.target_io,
+            **rest,
+        )
 
     # ---- its end ----------------------------------------------------------------------------------------
 

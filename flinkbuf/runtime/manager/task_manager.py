@@ -11,7 +11,7 @@ import os
 import queue
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final
@@ -85,8 +85,8 @@ class TaskManager:
         Processing time of its tasks.
     can_kill_process : bool, default True
         Whether the process is ended if a task cannot be.
-    extras : mapping, optional
-        What operators find in their context.
+    target_io : object, optional
+        What the target gives operators of its own: `OperatorContext.target_io`.
     config : TaskExecutorConfig, optional
         How patient it is; what the job's settings say if left out.
     ticks : callable, optional
@@ -105,7 +105,7 @@ class TaskManager:
         shuffle: Shuffle,
         clock: Clock | None = None,
         can_kill_process: bool = True,
-        extras: Mapping[str, Any] | None = None,
+        target_io: object | None = None,
         config: TaskExecutorConfig | None = None,
         ticks: Callable[[], int] = time.monotonic_ns,
     ) -> None:
@@ -116,7 +116,7 @@ class TaskManager:
         self._bundle = bundle
         self._link = link
         self._shuffle = shuffle
-        self._surroundings = TaskSurroundings(bundle, shuffle, clock or SystemClock(), self._tell, dict(extras or {}))
+        self._surroundings = TaskSurroundings(bundle, shuffle, clock or SystemClock(), self._tell, target_io)
         self._executor = TaskExecutor(config or _config_of(bundle.settings, can_kill_process))
         self._ticks = ticks
         self._inbox: queue.SimpleQueue[object] = queue.SimpleQueue()  # events of this process

@@ -15,7 +15,8 @@ from flinkbuf._core.operators.batch_operator import MapBatchesOperator
 from flinkbuf.records.arrow_batches import batch_builder
 from flinkbuf.spark.frames.arrow_input import fits, holds_instants, is_instant, safe_arrow_schema
 from flinkbuf.spark.frames.local_times import from_local
-from flinkbuf.spark.frames.spark_sink import OutputQueue, output_of
+from flinkbuf.spark.frames.spark_sink import output_of
+from flinkbuf.spark.frames.spark_task_io import OutputQueue
 from flinkbuf.types.type_information import RowTypeInfo, TupleTypeInfo, TypeInformation
 from flinkbuf.types.types import Types
 

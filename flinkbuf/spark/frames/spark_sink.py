@@ -3,57 +3,15 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
-from queue import Empty
 from typing import Any
 
 from flinkbuf._core.operators.sink_operator import SinkFunctionOperator
 from flinkbuf._core.value.conversion import convert
+from flinkbuf.spark.frames.spark_task_io import OutputQueue, SparkTaskIo
 from flinkbuf.streaming.chain.operator_context import OperatorContext
-from flinkbuf.streaming.sinks.collect import Collector
 from flinkbuf.types.type_information import TypeInformation
 
-OUTPUT = "spark_output"  # among the extras of an operator's context: an OutputQueue
 SINK_NAME = "Spark Sink"
-
-
-class OutputQueue(Collector):
-    """Records between the task that makes them and Spark, which asks for one after the other.
-
-    A task waits while Spark is behind. Where Spark wants no more of them, the job goes on without it.
-
-    Examples
-    --------
-    >>> output = OutputQueue()
-    >>> output.put(1); output.discard(); output.put(2); output.finish()
-    >>> list(output)
-    []
-    """
-
-    _is_discarding = False
-
-    def put(self, record: Any, give_way: Callable[[], object] = bool) -> None:
-        """Hand one record to Spark, waiting while it is behind; on a task's thread."""
-        if not self._is_discarding:
-            super().put(record, give_way)
-
-    def limit(self, count: int) -> None:
-        """Let so many wait at most; for records that are large."""
-        self._capacity = count
-
-    def close(self) -> None:
-        """Do as `discard` does: a generator that is closed closes what it yields from, and its task must not fail."""
-        self.discard()
-
-    def discard(self) -> None:
-        """Drop the records that are here, and those that come: the reader is gone."""
-        self._is_discarding = True
-        try:
-            while True:  # who waits for room looks again
-                self._queue.get_nowait()
-        except Empty:
-            with self._has_room:
-                self._has_room.notify_all()
 
 
 def output_of(context: OperatorContext) -> OutputQueue:
@@ -64,13 +22,13 @@ def output_of(context: OperatorContext) -> OutputQueue:
     RuntimeError
         If it takes none here.
     """
-    output: OutputQueue | None = context.extras.get(OUTPUT)
-    if output is None:
+    io = context.target_io
+    if not isinstance(io, SparkTaskIo) or io.output is None:
         raise RuntimeError(
             f"{context.operator_name!r} gives its records to Spark: its program is run by Spark, whenever it computes "
             "the result of to_rdd() or to_data_frame(), and not by execute()"
         )
-    return output
+    return io.output
 
 
 class SparkSinkOperator(SinkFunctionOperator):

@@ -16,6 +16,7 @@ from flinkbuf.datastream.arguments import declared
 from flinkbuf.datastream.data_stream import DataStream
 from flinkbuf.spark.frames.arrow_input import ArrowRows, arrow_input
 from flinkbuf.spark.frames.rdd_order import has_fixed_order
+from flinkbuf.spark.frames.spark_task_io import SparkTaskIo
 from flinkbuf.streaming.chain.latency_markers import emit_latency_markers
 from flinkbuf.streaming.chain.operator_context import OperatorContext
 from flinkbuf.streaming.sources.input_status import InputStatus
@@ -30,7 +31,6 @@ from flinkbuf.types.type_information import TypeInformation
 if TYPE_CHECKING:
     from pyspark import RDD
 
-INPUT = "spark_input"  # among the extras of an operator's context: a SlotInput
 COUNTS_STATE = "counts"
 RDD_SOURCE_NAME, DATA_FRAME_SOURCE_NAME = "RDD Source", "DataFrame Source"
 
@@ -93,7 +93,8 @@ class SparkSourceOperator(CollectionSourceOperator):
         self._left = dict(self._counted)
         self._is_summed = not self._is_ordered and self.context.settings.checkpointing_enabled
         self._subtask = self.context.task.subtask_index
-        self._coordinator = self.context.extras["coordinator"]
+        assert self.context.coordinator is not None, "a source is deployed with its coordinator"
+        self._coordinator = self.context.coordinator
         self._coordinator.register_reader(self._subtask, self)
         IteratorSourceOperator.open(self)
         self._markers = emit_latency_markers(self)
@@ -101,7 +102,7 @@ class SparkSourceOperator(CollectionSourceOperator):
     def handle_event(self, event: Any) -> None:
         """All subtasks have emitted all; on the task's thread."""
         self._may_end = self._may_end or isinstance(event, NoMoreSplits)
-        self.context.extras["wake"]()
+        self.context.wake()
 
     def stop(self, is_drain: bool) -> None:
         """End without the others: so do they."""
@@ -137,13 +138,13 @@ class SparkSourceOperator(CollectionSourceOperator):
         self._from = self.position
 
     def _given(self, context: OperatorContext) -> Iterator[Any]:
-        given = context.extras.get(INPUT)
-        if given is None:
+        io = context.target_io
+        if not isinstance(io, SparkTaskIo):
             raise RuntimeError(
                 f"{context.operator_name!r} reads from Spark, so its program runs on Spark only: leave the "
                 "configuration's execution.target unset, or set it to 'spark'"
             )
-        for partition, batch in given.batches_of(self._number):
+        for partition, batch in io.input.batches_of(self._number):
             self._settle()
             self._partition = context.task.subtask_index if partition is None else partition
             records = self._read(batch)

@@ -26,8 +26,7 @@ from flinkbuf.runtime.manager.task_manager import TaskManager
 from flinkbuf.runtime.protocol.control_link import ControlLink
 from flinkbuf.runtime.protocol.failure import Failure
 from flinkbuf.runtime.protocol.messages import KINDS, RegistrationRefused, ReleaseManager, TaskStateReport
-from flinkbuf.spark.frames.spark_sink import OUTPUT, OutputQueue
-from flinkbuf.spark.frames.spark_source import INPUT
+from flinkbuf.spark.frames.spark_task_io import OutputQueue, SparkTaskIo
 from flinkbuf.spark.stage.barrier_task import check_all_run, data_plane
 from flinkbuf.spark.stage.driver_address import DriverAddress
 from flinkbuf.spark.stage.slot_input import SlotInput
@@ -149,7 +148,7 @@ class JobTask:
                 index=index,
                 slot_count=1,
                 shuffle=shuffle,
-                extras={INPUT: slot_input, OUTPUT: output},
+                target_io=SparkTaskIo(slot_input, output),
             )
             with rare_collections():
                 reason = manager.run()

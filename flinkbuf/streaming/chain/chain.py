@@ -47,7 +47,8 @@ class ContextMaker(Protocol):
         config: OperatorConfig,
         processing_time: Any,
         mailbox: Any,
-        extras: dict[str, Any],
+        wake: Callable[[], None],
+        accumulators: AccumulatorRegistry,
         owns_records: bool,
     ) -> Any:
         """Return its `OperatorContext`."""
@@ -150,7 +151,8 @@ class OperatorChain:
                 config=config,
                 processing_time=processing_time,
                 mailbox=mailbox,
-                extras={"counters": counters, "wake": self._wake, "accumulators": self.accumulators},
+                wake=self._wake,
+                accumulators=self.accumulators,
                 owns_records=index == 0,
             )
             operator.setup(context, output)

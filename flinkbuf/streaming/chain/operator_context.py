@@ -5,7 +5,8 @@ Flink: StreamOperatorParameters, StreamTaskStateInitializer.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from flinkbuf.streaming.chain.operator_config import ExecutionSettings, TaskInfo
@@ -32,6 +33,42 @@ class MailboxExecutor(Protocol):
         ...
 
 
+class OperatorEventHandler(Protocol):
+    """A source operator, as the receiver of its coordinator's events. Flink: OperatorEventHandler."""
+
+    def handle_event(self, event: Any) -> None:
+        """Take an event; on the task's thread."""
+        ...
+
+
+class OperatorEventGateway(Protocol):
+    """The coordinator of a source, as its operators know it. Flink: OperatorEventGateway."""
+
+    def register_reader(self, subtask_index: int, operator: OperatorEventHandler) -> None:
+        """Tell the coordinator that the operator's reader runs: events for the reader may come now."""
+        ...
+
+    def handle_event(self, subtask_index: int, event: Any) -> None:
+        """Send an event of the operator to the coordinator."""
+        ...
+
+    def reader_ended(self, subtask_index: int) -> None:
+        """Tell the coordinator that the operator has come to its end."""
+        ...
+
+
+class ManagedMemory(Protocol):
+    """An operator's view of its slot's managed memory. Flink: MemoryManager, with the operator as the owner."""
+
+    def reserve_part(self, size: int) -> int:
+        """Reserve so many bytes, or a part where less is left; return how many."""
+        ...
+
+    def release_reserved(self, size: int) -> None:
+        """Give back so many."""
+        ...
+
+
 @dataclass
 class OperatorContext:
     """What `StreamOperator.setup` is given.
@@ -52,7 +89,10 @@ class OperatorContext:
     timers: Any = None  # TimerServices of the operator
     metrics: Any = None  # the operator's MetricGroup
     runtime_context: Any = None  # the user's view: RuntimeContext
-    extras: dict[str, Any] = field(default_factory=dict)  # what only one kind of operator needs, such as a collector
+    wake: Callable[[], None] = lambda: None  # has the task look for input again; from any thread
+    coordinator: OperatorEventGateway | None = None  # of a source
+    memory: ManagedMemory | None = None  # of the task's slot, if it has one
+    target_io: object | None = None  # what the target gives operators of its own, such as the rows of a Spark task
     latency: LatencyStats | None = None  # made at the first marker
     owns_records: bool = False  # only this operator holds the records that come: they were read from bytes just now
 

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 from flinkbuf._core.state.key_context import KeyContext
 from flinkbuf.metrics import MetricGroup
 from flinkbuf.streaming.chain.accumulators import AccumulatorRegistry
 from flinkbuf.streaming.chain.batch import BatchKeyedStateBackend, BatchTimerServices
 from flinkbuf.streaming.chain.operator_config import ExecutionSettings, OperatorConfig, TaskInfo
-from flinkbuf.streaming.chain.operator_context import MailboxExecutor, OperatorContext
+from flinkbuf.streaming.chain.operator_context import (
+    MailboxExecutor,
+    ManagedMemory,
+    OperatorContext,
+    OperatorEventGateway,
+)
 from flinkbuf.streaming.chain.runtime_context import RuntimeContext
 from flinkbuf.streaming.state.key_groups import KeyGroups
 from flinkbuf.streaming.state.operator_state import OperatorStateBackend
@@ -31,7 +35,11 @@ def make_context(
     processing_time: ProcessingTimeService,
     mailbox: MailboxExecutor,
     metrics: MetricGroup | None = None,
-    extras: dict[str, Any] | None = None,
+    accumulators: AccumulatorRegistry | None = None,
+    wake: Callable[[], None] = lambda: None,
+    coordinator: OperatorEventGateway | None = None,
+    memory: ManagedMemory | None = None,
+    target_io: object | None = None,
     owns_records: bool = False,
 ) -> OperatorContext:
     """Return the surroundings of one operator, its state still empty.
@@ -48,8 +56,10 @@ def make_context(
         Of the task; the mailbox with the priority of the operator.
     metrics : MetricGroup, optional
         Of the operator.
-    extras : dict, optional
-        What only this kind of operator needs.
+    accumulators : AccumulatorRegistry, optional
+        Of the task.
+    wake, coordinator, memory, target_io : optional
+        See `OperatorContext`.
     owns_records : bool
         Whether only this operator holds the records that come to it.
 
@@ -58,8 +68,7 @@ def make_context(
     Flink ``StreamTaskStateInitializerImpl``.
     """
     metrics = metrics if metrics is not None else MetricGroup()
-    extras = dict(extras or {})
-    accumulators = extras.pop("accumulators", None) or AccumulatorRegistry()
+    accumulators = accumulators if accumulators is not None else AccumulatorRegistry()
     operator_state = OperatorStateBackend()
     key_context, keyed_state, timers = None, None, None
     if config.is_keyed:
@@ -83,7 +92,10 @@ def make_context(
         timers=timers,
         metrics=metrics,
         runtime_context=RuntimeContext(task, settings, metrics, keyed_state, operator_state, accumulators),
-        extras=extras,
+        wake=wake,
+        coordinator=coordinator,
+        memory=memory,
+        target_io=target_io,
         owns_records=owns_records,
     )
 

@@ -91,7 +91,7 @@ class GeneratorSourceOperator(HandoverSourceOperator):
         """Get ready; the iterable is asked from the first turn on, when all operators are open."""
         self._begun_at = sum(self._position.get())
         self.resume_at(self._begun_at)
-        self.handover = IteratorHandover(self.context.extras["wake"], record_class=StreamRecord)
+        self.handover = IteratorHandover(self.context.wake, record_class=StreamRecord)
         self._markers = emit_latency_markers(self)
 
     def emit_next(self, output: Output, max_records: int) -> int:

@@ -6,7 +6,7 @@ Flink: org.apache.flink.runtime.source.event. Frozen: they become messages betwe
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -47,27 +47,3 @@ class AlignmentAnnounced:
     """To a source operator: how far it may go. Flink: WatermarkAlignmentEvent."""
 
     max_watermark: int
-
-
-class OperatorEventHandler(Protocol):
-    """A source operator, as the receiver of its coordinator's events. Flink: OperatorEventHandler."""
-
-    def handle_event(self, event: Any) -> None:
-        """Take an event; on the task's thread."""
-        ...
-
-
-class OperatorEventGateway(Protocol):
-    """The coordinator of a source, as its operators know it. Flink: OperatorEventGateway."""
-
-    def register_reader(self, subtask_index: int, operator: OperatorEventHandler) -> None:
-        """Tell the coordinator that the operator's reader runs: events for the reader may come now."""
-        ...
-
-    def handle_event(self, subtask_index: int, event: Any) -> None:
-        """Send an event of the operator to the coordinator."""
-        ...
-
-    def reader_ended(self, subtask_index: int) -> None:
-        """Tell the coordinator that the operator has come to its end."""
-        ...

@@ -60,7 +60,7 @@ class SourceFunctionOperator(SourceOperatorBase):
         if callable(getattr(self._function, "open", None)):
             self._function.open(self.context.runtime_context)
         context = self.context
-        self._handover = SourceHandover(context.extras["wake"])
+        self._handover = SourceHandover(context.wake)
         settings = context.settings
         self._source_context = source_context(
             self._characteristic,

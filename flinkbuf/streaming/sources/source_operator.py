@@ -18,7 +18,6 @@ from flinkbuf.streaming.sources.source import ReaderContext, Source, SourceReade
 from flinkbuf.streaming.sources.source_events import (
     AlignmentAnnounced,
     NoMoreSplits,
-    OperatorEventGateway,
     SourceEvent,
     SplitRequested,
     SplitsAssigned,
@@ -73,7 +72,8 @@ class SourceOperator(ReaderSourceOperator):
     def open(self) -> None:
         """Make the reader and register it: splits may come at once."""
         context = self.context
-        self._coordinator: OperatorEventGateway = context.extras["coordinator"]
+        assert context.coordinator is not None, "a source is deployed with its coordinator"
+        self._coordinator = context.coordinator
         self._subtask_index = context.task.subtask_index
         self._reader = self._source.create_reader(self._reader_context())
         self.poll_next = self._reader.poll_next
@@ -89,7 +89,7 @@ class SourceOperator(ReaderSourceOperator):
         return ReaderContext(
             task=context.task,
             processing_time=context.processing_time,
-            wake=context.extras["wake"],
+            wake=context.wake,
             send_split_request=lambda: self._tell(SplitRequested()),
             send_source_event=lambda event: self._tell(SourceEvent(event)),
             metrics=context.metrics,
@@ -185,7 +185,7 @@ class SourceOperator(ReaderSourceOperator):
         else:
             raise TypeError(f"a coordinator does not send {event!r}")
         # This mail may have been put before the reader was found to have nothing, and be run after that.
-        self.context.extras["wake"]()
+        self.context.wake()
 
     # Alignment
 
@@ -202,7 +202,7 @@ class SourceOperator(ReaderSourceOperator):
             self._reader_output.turn.end()
         elif self.state is SourceState.WAITING_FOR_ALIGNMENT and not is_ahead:
             self.state = SourceState.READING
-            self.context.extras["wake"]()
+            self.context.wake()
 
     def _check_split_alignment(self) -> None:
         if self._event_time is None or self._reader is None:

@@ -13,6 +13,7 @@ from flinkbuf._core.task.sorted_input import SortedInput, SortedMerge
 from flinkbuf._core.task.stream_input import TaskTurn
 from flinkbuf.streaming.chain.functions import SelectorCall
 from flinkbuf.streaming.chain.operator_config import InputConfig
+from flinkbuf.streaming.chain.operator_context import ManagedMemory
 from flinkbuf.streaming.sources.input_status import InputStatus
 from flinkbuf.streaming.state.key_groups import codec_of
 from flinkbuf.streaming.task.input_selection import InputSelection
@@ -29,14 +30,18 @@ class InputSorting:
         All inputs of the task.
     memory_bytes : int
         What all of them sort in, at most.
-    memory : OperatorMemory, optional
+    memory : ManagedMemory, optional
         Of the operator's slot: it is taken from there, where half of what is left is not less. None: not counted.
     io_manager : IOManager, optional
         Where there is room for more; None: the process's own.
     """
 
     def __init__(
-        self, configs: Sequence[InputConfig], memory_bytes: int, memory: Any = None, io_manager: Any = None
+        self,
+        configs: Sequence[InputConfig],
+        memory_bytes: int,
+        memory: ManagedMemory | None = None,
+        io_manager: Any = None,
     ) -> None:
         self._io_manager = io_manager
         self._memory = memory
@@ -75,7 +80,7 @@ class InputSorting:
         for each in self.inputs:
             each.sorter.close()
         reserved, self._reserved = self._reserved, 0
-        if reserved:
+        if self._memory is not None and reserved:
             self._memory.release_reserved(reserved)
         for selector in self._selectors:
             selector.close()

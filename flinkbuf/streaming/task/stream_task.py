@@ -205,7 +205,7 @@ class StreamTask:
         if len(targets) != len(inputs):
             raise ValueError(f"{chain.head.config.name} has {len(targets)} inputs, its task is to read {len(inputs)}")
         if self._settings.is_batch:
-            memory = chain.head.context.extras.get("memory")  # of its slot, if it has one
+            memory = chain.head.context.memory
             self._sorting = InputSorting(inputs, self._settings.sorted_inputs_memory, memory, self._io_manager)
             return self._inputs.make_batch_processor(
                 chain.head.operator, chain.head.counters, chain.end_input, self._sorting

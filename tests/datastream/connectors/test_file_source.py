@@ -39,8 +39,9 @@ class Job:
         self.coordinator.start()
         self.subtasks = []
         for index in range(parallelism):
-            extras = {"coordinator": self.coordinator}
-            around = Surroundings(subtask_index=index, parallelism=parallelism, time=self.time, extras=extras)
+            around = Surroundings(
+                subtask_index=index, parallelism=parallelism, time=self.time, coordinator=self.coordinator
+            )
             around.operator = around.open(factory())
             self.subtasks.append(around)
 
@@ -213,7 +214,7 @@ def test_a_restored_watcher_reads_only_what_is_new(tmp_path):
     factory = SourceOperatorFactory(source)
     coordinator = factory.create_coordinator(1, ManualTime(), CoordinatorStore(), print)
     coordinator.start(checkpoint=([str(tmp_path / "a"), str(tmp_path / "b")], [split]))
-    around = Surroundings(extras={"coordinator": coordinator})
+    around = Surroundings(coordinator=coordinator)
     operator = around.open(factory())
     for _ in range(4):
         around.mailbox.run()

@@ -14,7 +14,7 @@ from flinkbuf.streaming.state.state import ListStateDescriptor
 def test_a_split_is_in_the_state_of_a_checkpoint_that_was_triggered_after_it_was_assigned():
     told, around = [], Surroundings()
     proxy = CoordinatorProxy(told.append, around.mailbox)
-    around.context.extras["coordinator"] = proxy
+    around.context.coordinator = proxy
     operator = around.open(SourceOperatorFactory(NumberSequenceSource(1, 10))())
     assert list(map(decode_event, told)) == [ReaderRegistered(), SplitRequested()]
     (split,) = split_sequence(1, 10, 1)

@@ -8,7 +8,7 @@ from flinkbuf.errors import PeerFailedError
 from flinkbuf.runtime.protocol.deployment import AttemptId
 from flinkbuf.runtime.protocol.failure import Failure
 from flinkbuf.runtime.protocol.messages import RegistrationRefused, ReleaseManager, TaskStateReport
-from flinkbuf.spark.frames.spark_sink import OutputQueue
+from flinkbuf.spark.frames.spark_task_io import OutputQueue
 from flinkbuf.spark.stage import job_task
 from flinkbuf.spark.stage.job_task import ManagerThread, WatchedLink
 

@@ -134,9 +134,8 @@ def test_sorting_takes_its_memory_from_the_slot_and_gives_it_back():
             used.append(memory.total_bytes - memory.available_bytes)
             yield from super().process_element(value, ctx)
 
-    def with_memory(*, config, extras, **rest):
-        extras = {**extras, "memory": OperatorMemory(memory, config.operator_id)}
-        return make_context(config=config, extras=extras, **rest)
+    def with_memory(*, config, **rest):
+        return make_context(config=config, memory=OperatorMemory(memory, config.operator_id), **rest)
 
     taken, made = [], keyed().process(Looks())
     task, sources = batch_task(taken, made, [EVENTS], (BY_FIRST,), make_context=with_memory)

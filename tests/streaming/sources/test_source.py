@@ -44,7 +44,7 @@ class Job:
                 parallelism=parallelism,
                 time=self.time,
                 settings=settings,
-                extras={"coordinator": self.coordinator},
+                coordinator=self.coordinator,
             )
             around.operator = around.open(factory())
             self.subtasks.append(around)
@@ -298,7 +298,7 @@ def test_a_restored_job_emits_what_was_not_emitted(cut):
     coordinator = factory.create_coordinator(2, ManualTime(), CoordinatorStore(), print)
     coordinator.start(state)
     for index in range(2):
-        around = Surroundings(subtask_index=index, parallelism=2, extras={"coordinator": coordinator})
+        around = Surroundings(subtask_index=index, parallelism=2, coordinator=coordinator)
         operator = around.open(factory(), states[index])
         while operator.emit_next(around.output, 100) != InputStatus.END_OF_INPUT:
             around.mailbox.run()

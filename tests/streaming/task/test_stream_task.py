@@ -419,7 +419,7 @@ def test_a_source_is_woken_from_any_thread():
     thread.start()
     assert waiting.is_open.wait(10)
     waiting.is_over = True
-    waiting.context.extras["wake"]()
+    waiting.context.wake()
     thread.join(10)
     assert task.state is TaskState.FINISHED
 
@@ -497,7 +497,7 @@ def test_a_checkpoint_is_triggered_from_another_thread_and_its_barrier_comes_in_
     while not task.trigger_checkpoint(3, 0, OPTIONS):
         pass
     waiting.is_over = True
-    waiting.context.extras["wake"]()
+    waiting.context.wake()
     thread.join(10)
     reader = fb.RecordReader(gate, fb.Types.STREAM_ELEMENT(LONG), events=True)
     assert names_of_all(reader, gate) == ["CheckpointBarrier", "Watermark", "EndOfData", "EndOfPartition"]
@@ -519,10 +519,10 @@ def test_a_checkpoint_does_not_come_between_the_results_of_a_record():
 
     class Twice(StreamOperator):
         def process_element(self, value, timestamp):
-            self.context.extras["saved"] = "half"
+            self.context.saved = "half"
             self.output.collect(value, timestamp)
             self.output.collect(value, timestamp)
-            self.context.extras["saved"] = "done"
+            self.context.saved = "done"
 
     class Waiting(ListSink):
         def process_element(self, value, timestamp):
