@@ -39,6 +39,10 @@ from flinkbuf.streaming.time.clock import Clock
 from flinkbuf.streaming.time.watermark_strategy import WatermarkStrategy
 from flinkbuf.types.type_information import TypeInformation
 
+if TYPE_CHECKING:
+    from flinkbuf.runtime.graph.stream_graph import StreamGraph
+    from flinkbuf.runtime.scheduler.job_master_config import JobMasterConfig
+
 DEFAULT_JOB_NAME = options.DEFAULT_JOB_NAME
 SHOWN_HEARTBEAT_MS = 1_000
 MS_A_SUBTASK = 1  # the job master takes an eighth of it to hear of one: of very many it hears less often
@@ -974,7 +978,7 @@ class StreamExecutionEnvironment:
     def _runs_in_program(self) -> bool:
         return job_options.target_name(self._configuration) == "embedded"
 
-    def _stream_graph(self, job_name: str | None, runs_in_program: bool) -> Any:
+    def _stream_graph(self, job_name: str | None, runs_in_program: bool) -> StreamGraph:
         from flinkbuf.runtime.graph.stream_graph import GraphSettings, build_stream_graph
 
         max_parallelism = self.get_max_parallelism()
@@ -1077,7 +1081,7 @@ class StreamExecutionEnvironment:
         """What functions can ask for, without secrets."""
         return hide_sensitive_values(options.read(self._configuration, options.GLOBAL_JOB_PARAMETERS))
 
-    def _bundle_fields(self, files: Any) -> dict[str, Any]:
+    def _bundle_fields(self, files: JobFiles) -> dict[str, Any]:
         """What the processes of a job need besides its functions."""
         return {
             "files": files,
@@ -1112,7 +1116,7 @@ class StreamExecutionEnvironment:
         self._side_outputs = {}
         was_used(self._program)
 
-    def _master_config(self, subtask_count: int = 0) -> Any:
+    def _master_config(self, subtask_count: int = 0) -> JobMasterConfig:
         """Counts come with heartbeats: who looks at them wants them more often, unless it was said how often."""
         config = job_options.master_config_of(self._configuration)
         is_watched = self._shows_progress() or web_options.web_config_of(self._configuration).is_watched

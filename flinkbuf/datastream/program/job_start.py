@@ -10,10 +10,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from flinkbuf.common import checkpoint_options, job_options, options
 from flinkbuf.common.checkpoint_options import HighAvailability
+from flinkbuf.common.configuration import Configuration
 from flinkbuf.common.web_options import web_settings_of
 from flinkbuf.runtime.checkpoint.checkpoint_config import RestoredCheckpoint
 from flinkbuf.runtime.driver.job_files import JobFiles
@@ -25,7 +26,10 @@ from flinkbuf.runtime.graph.operator_ids import operator_ids
 from flinkbuf.runtime.graph.program_identity import ProgramIdentity, text_of_program
 from flinkbuf.runtime.graph.restored_graph import adopt_max_parallelism
 from flinkbuf.runtime.graph.stream_graph import GraphSettings, StreamGraph, build_stream_graph
+from flinkbuf.runtime.graph.transformation import OperatorTransformation
 from flinkbuf.runtime.master.restart_strategy import NoRestart
+from flinkbuf.runtime.scheduler.job_master_config import JobMasterConfig
+from flinkbuf.streaming.chain.operator_config import ExecutionSettings
 from flinkbuf.streaming.time.clock import Clock
 
 if TYPE_CHECKING:
@@ -132,8 +136,25 @@ class JobStart:
         return job
 
 
+class Program(Protocol):
+    """A StreamExecutionEnvironment, as the start of its job asks it."""
+
+    _configuration: Configuration
+    _operators: list[OperatorTransformation]
+
+    def _stream_graph(self, job_name: str | None, runs_in_program: bool) -> StreamGraph: ...
+
+    def _execution_settings(self, is_batch: bool = False) -> ExecutionSettings: ...
+
+    def _master_config(self, subtask_count: int = 0) -> JobMasterConfig: ...
+
+    def _bundle_fields(self, files: JobFiles) -> dict[str, Any]: ...
+
+    def _shown_parameters(self) -> dict[str, str]: ...
+
+
 def start_of(
-    env: Any,
+    env: Program,
     job_name: str | None,
     files: JobFiles,
     target_name: str | None,
@@ -184,7 +205,7 @@ def start_of(
 
 
 def _graph_at(
-    operators: list[Any],
+    operators: list[OperatorTransformation],
     settings: GraphSettings,
     ids: dict[int, str],
     parallelism: int,
@@ -258,7 +279,7 @@ def _take(place: ExecutionPlace, program: ProgramIdentity | None) -> TakenJob:
     return taken
 
 
-def _restored(env: Any, taken: TakenJob | None, is_batch: bool) -> RestoredCheckpoint | None:
+def _restored(env: Program, taken: TakenJob | None, is_batch: bool) -> RestoredCheckpoint | None:
     """A job that went on elsewhere has come further than what its program began with."""
     if taken is not None and (taken.restored is not None or taken.result is not None):
         return taken.restored
@@ -275,7 +296,9 @@ def _restored(env: Any, taken: TakenJob | None, is_batch: bool) -> RestoredCheck
     )
 
 
-def _stored(env: Any, graph: Any, files: JobFiles, target: Target, availability: HighAvailability | None) -> StoredJob:
+def _stored(
+    env: Program, graph: JobGraph, files: JobFiles, target: Target, availability: HighAvailability | None
+) -> StoredJob:
     configuration, settings = env._configuration, env._execution_settings(graph.settings.is_batch)
     checkpointing = checkpoint_options.checkpointing_of(configuration)
     restart = job_options.restart_of(configuration, has_checkpoints=settings.checkpointing_enabled)
