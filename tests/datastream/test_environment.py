@@ -850,11 +850,11 @@ def test_a_job_is_shown_on_the_terminal_if_that_is_wanted(env, monkeypatch):
         return sys.stderr.getvalue()
 
     text = shown()
-    assert "job 'on a terminal' · FINISHED" in text and "shown" in text
+    assert "on a terminal · finished in" in text and "shown" in text
     assert shown(**{"pipeline.progress": "false"}) == ""
     monkeypatch.setattr(Terminal, "isatty", lambda self: False)
     assert shown(**{"pipeline.progress": "auto"}) == ""
-    assert "FINISHED" in shown(**{"pipeline.progress": "true"})
+    assert "finished in" in shown(**{"pipeline.progress": "true"})
 
 
 # --- files

@@ -76,6 +76,9 @@ def vertex(place: int, name: str, width: int, *, busy: float = 0.3, held: float 
             "buffers_out": 900,
             "queued_in": 4,
             "queued_out": 6,
+            "busy_ms": int(mean_busy * width * 600_000),
+            "idle_ms": int((1 - mean_busy - mean_held) * width * 600_000),
+            "back_pressured_ms": int(mean_held * width * 600_000),
         },
         "rates": {
             "records_in": 0.0 if is_source else rate,

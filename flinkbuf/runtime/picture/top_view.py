@@ -1,6 +1,7 @@
 """A job's picture as lines and tables of a terminal: drawn by rich where it is installed, else as plain text. Pure.
 
-No line is wider than the terminal: columns that say least go first, then names are cut.
+A job that runs is drawn as `view_of` says; what `ended_view_of` says stays of one that has ended. No line is wider than
+the terminal: columns that say least go first, then names are cut.
 """
 
 from __future__ import annotations
@@ -13,12 +14,14 @@ from typing import Any, Final
 
 from flinkbuf.log import printable_line
 from flinkbuf.runtime.picture.plain_words import (
+    NOTHING,
     age_text,
     count_text,
     duration_text,
     event_time_text,
     lasting_text,
     percent,
+    plural,
     size_text,
 )
 
@@ -34,9 +37,11 @@ NAME_LEAST: Final = 20
 QUESTION: Final = 26  # columns, with the mark before it
 _BAR, _SHORT_BAR = 10, 4
 _TASKS: Final = ("Task", "Subtasks", "State", "In", "Out", "Busy", "Held back", "Worst", "Event time")
+_OPERATORS: Final = ("Operator", "Subtasks", "In", "In/s", "Out", "Out/s", "Busy", "Held back", "Event time")
 _MANAGERS: Final = ("Task manager", "Heard", "Tasks", "In", "Out", "Processor", "Memory", "Buffers", "")
 # What goes first where it does not fit: the worst subtask and event time stand in the answers, too.
 _TASKS_SPARE: Final = ("Event time", "Worst", "State", "Subtasks", "Out")
+_OPERATORS_SPARE: Final = ("Event time", "Subtasks", "Out/s", "In/s", "Held back")
 _MANAGERS_SPARE: Final = ("Out", "In", "Buffers", "Tasks", "Processor", "Heard")
 
 
@@ -120,6 +125,43 @@ def view_of(picture: Picture, width: int = WIDE) -> TopView:
         ago = age_text(picture["now"] - picture["exceptions"]["timestamp"])
         notes.append(f"last failure, {ago}: {_headline(picture['exceptions']['exceptionHistory']['entries'][0])}")
     return TopView(title, answers, sections, notes, width)
+
+
+def ended_view_of(picture: Picture, width: int = WIDE) -> TopView:
+    """Return what stays of a job that has ended: what each operator has had and made, over the whole life of the job.
+
+    What is known of a task as a whole stands at its first operator.
+    """
+    duration_ms, restarts = max(1, picture["duration"]), picture["restarts"]
+    about = f" · {picture['state'].lower()} in {duration_text(duration_ms)}"
+    if restarts:
+        about += f" · restarted {plural(restarts, 'time')}"
+    rows = [row for vertex in picture["vertices"][:TASKS_MAX] for row in _operators(vertex, duration_ms)]
+    left = len(picture["vertices"]) - TASKS_MAX
+    return TopView(
+        cut(printable_line(picture["name"]), max(4, width - len(about))) + about,
+        [],
+        [TopSection(_OPERATORS, rows, _OPERATORS_SPARE)],
+        [f"and {left:,} more tasks"] if left > 0 else [],
+        width,
+    )
+
+
+def _operators(vertex: Picture, duration_ms: int) -> list[tuple[str, ...]]:
+    totals, lasted_ms = vertex["totals"], duration_ms * max(1, vertex["parallelism"])
+    whole = [percent(min(1.0, totals[name] / lasted_ms)) for name in ("busy_ms", "back_pressured_ms")]
+    whole.append(event_time_text(vertex["watermark"]["lowest"]))
+    rows = []
+    itself = {"name": vertex["name"], "records_in": totals["records_in"], "records_out": totals["records_out"]}
+    for place, operator in enumerate(vertex["operators"] or [itself]):
+        name = printable_line(operator["name"])
+        cells = []
+        for count, end in ((operator["records_in"], "Source: "), (operator["records_out"], "Sink: ")):
+            is_known = count is not None and not name.startswith(end)
+            cells += [f"{count:,}", f"{count * 1000 / duration_ms:,.0f}"] if is_known else [NOTHING, NOTHING]
+        indent, rest = ("  ", [NOTHING] * 3) if place else ("", whole)
+        rows.append((cut(indent + name, NAME_WIDTH), f"{vertex['parallelism']:,}", *cells, *rest))
+    return rows
 
 
 def cells_of(text: str) -> int:
@@ -214,7 +256,7 @@ def bar(share: float, length: int = _BAR) -> str:
 
 def text_of(view: TopView) -> str:
     """Return the view as plain text."""
-    lines = [view.title, ""]
+    lines = [view.title, *([""] if view.answers else [])]
     for level, question, answer, detail in view.answers:
         lines += _answer_lines(f"{MARKS[level]} {question}", answer, detail, view.width)
     for section in view.sections:
@@ -262,7 +304,8 @@ def rich_of(view: TopView) -> Any:
                 text.stylize(colour, 0, 1)
                 text.stylize(f"not dim bold {colour}", QUESTION, QUESTION + len(answer))
             answers.append(text)
-    parts: list[Any] = [Text(view.title, "bold", no_wrap=True), Padding(Group(*answers), (1, 0))]
+    below = 1 if answers else 0
+    parts: list[Any] = [Text(view.title, "bold", no_wrap=True), Padding(Group(*answers), (1, 0, below, 0))]
     for section in view.sections:
         names, *rows = section.fitted(view.width)
         table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))

@@ -1,21 +1,23 @@
 """A job on the terminal, which is a text here, as is its clock."""
 
+import fcntl
 import io
+import os
+import pty
+import struct
 import sys
+import termios
 import threading
 
 import pytest
+from master_world import MasterWorld, pipeline
+from page_pictures import NAMES, picture
+from page_server import with_answers
 
 from flinkbuf.runtime.picture import progress as module
-from flinkbuf.runtime.picture.progress import (
-    JobProgress,
-    LiveView,
-    PlainView,
-    Progress,
-    final_lines,
-    headline,
-    text_lines,
-)
+from flinkbuf.runtime.picture.job_picture import PictureMaker
+from flinkbuf.runtime.picture.progress import JobProgress, LiveView, PlainView
+from flinkbuf.runtime.picture.top_view import cells_of, ended_view_of, rich_of, text_of, view_of
 
 
 class Terminal(io.StringIO):
@@ -23,31 +25,30 @@ class Terminal(io.StringIO):
         return True
 
 
-def vertex(name="Map", records=0, busy_ms=0, **more):
-    metrics = {
-        "read-records": records,
-        "write-records": 2 * records,
-        "accumulated-busy-time": busy_ms,
-        "accumulated-backpressured-time": busy_ms // 2,
-    }
-    return {"name": name, "parallelism": 2, "status": "RUNNING", "metrics": metrics} | more
+def pictures():
+    """Return those of a job before and after its tasks were deployed."""
+    world = MasterWorld(pipeline())
+    maker = PictureMaker(world.job)
+    yield maker.make(0)
+    world.start().register_all()
+    yield maker.make(12_345)
 
 
-def details(*vertices, **more):
-    return {"name": "flights", "state": "RUNNING", "duration": 12_345, "vertices": list(vertices), **more}
+BEGUN = list(pictures())[1]
 
 
 class FakeJob:
-    """A job whose counts grow with each look; `enough` is set after so many looks."""
+    """A job that is looked at; `enough` is set after so many looks."""
 
     def __init__(self, looks=3):
-        self.looks, self.left, self.enough = 0, looks, threading.Event()
+        self.left, self.enough = looks, threading.Event()
 
-    def details(self):
-        self.looks += 1
-        if self.looks >= self.left:
+    @property
+    def picture(self):
+        self.left -= 1
+        if self.left <= 0:
             self.enough.set()
-        return details(vertex("Source: numbers", 1000 * self.looks, 500 * self.looks))
+        return BEGUN
 
 
 def clock_of(step_ms):
@@ -61,90 +62,80 @@ def clock_of(step_ms):
     return now
 
 
-# --- what is said
+def ended(**changed):
+    return picture(state="FINISHED", duration=600_000, **changed)
 
 
-def test_rates_and_shares_are_those_since_the_last_change():
-    progress = Progress()
-    (line,) = progress.lines(details(vertex(records=100, busy_ms=1000)), 0)
-    assert (line.records_in, line.in_rate, line.busy) == (100, None, None)
-    (line,) = progress.lines(details(vertex(records=300, busy_ms=2000)), 1000)
-    assert (line.in_rate, line.out_rate, line.busy, line.held_back) == (200.0, 400.0, 0.5, 0.25)
-    (line,) = progress.lines(details(vertex(records=300, busy_ms=2000)), 1900)  # no news within the usual time
-    assert line.in_rate == 200.0
-    (line,) = progress.lines(details(vertex(records=300, busy_ms=2000)), 9000)  # it falls
-    assert line.in_rate == 25.0
+# --- what stays of a job that has ended
 
 
-def test_a_restart_that_begins_to_count_anew_shows_no_negative_rate():
-    progress = Progress()
-    progress.lines(details(vertex(records=100)), 0)
-    (line,) = progress.lines(details(vertex(records=7)), 1000)
-    assert line.in_rate == 0.0
+def test_each_operator_has_a_line_and_what_its_task_shares_stands_at_the_first():
+    made = ended()
+    made["vertices"][5]["operators"][0]["records_in"] = 540_000
+    text = text_of(ended_view_of(made)).splitlines()
+    assert text[:2] == ["a year of flights · finished in 10 min", ""]
+    source, marks, weather = (line.split() for line in text[3:6])
+    assert source[:2] == ["Source:", "flights"] and source[2:7] == ["2", "–", "–", "28,800,000", "48,000"]
+    assert source[7].isdigit() and int(source[7]) > 20 and source[8] == "%", "how busy the task was"
+    assert text[4].startswith("  Timestamps/Watermarks") and marks[-3:] == ["–", "–", "–"]
+    assert weather[:3] == ["Source:", "weather", "1"]
+    assert [line[:20] for line in text[6:8]] == [name[:20] for name in NAMES[2:4]]
+    (sink,) = [line.split() for line in text if line.startswith("Sink: results")]
+    assert sink[2:7] == ["2", "540,000", "900", "–", "–"], "what a sink makes is not known"
 
 
-def test_each_operator_of_a_task_has_a_line_and_the_task_s_own_stand_at_the_first():
-    operators = [{"name": "Source: a", "records_in": 0, "records_out": 5}, {"name": "Map", "records_in": 5}]
-    first, second = Progress().lines(details(vertex(operators=operators, watermarks=[{"value": "7"}] * 2)), 0)
-    assert (first.name, first.records_in, first.records_out, first.watermark_ms) == ("Source: a", None, 5, 7)
-    assert (second.name, second.records_in, second.records_out, second.watermark_ms) == ("  Map", 5, None, None)
-    assert second.busy is second.held_back is None
+def test_what_no_task_has_told_is_no_number():
+    made = ended()
+    made["vertices"][0]["operators"] = []
+    made["vertices"][0]["watermark"]["lowest"] = None
+    made["vertices"][0]["totals"].update(busy_ms=10**9)
+    line = text_of(ended_view_of(made)).splitlines()[3].split()
+    assert line[:5] == ["Source:", "flights", "->", "Timestamps/Watermarks", "2"] and line[-1] == "–"
+    assert line[-5:-3] == ["100", "%"], "never more than all of the time"
 
 
-@pytest.mark.parametrize(
-    ("watermarks", "text"),
-    [
-        ([{"value": "1388534340000"}, {"value": "1388534399999"}], "2013-12-31 23:59:00"),
-        ([{"value": "5"}], "–"),  # the other one has none yet
-        ([{"value": "5"}, {"value": str(-(2**63))}], "–"),
-        ([], "–"),
-        ([{"value": str(2**63 - 1)}] * 2, "end"),
-        ([{"value": str(2**61)}] * 2, str(2**61)),
-    ],
-)
-def test_the_watermark_is_the_lowest_of_the_subtasks(watermarks, text):
-    (line,) = Progress().lines(details(vertex(watermarks=watermarks)), 0)
-    assert line.cells[6] == text
+@pytest.mark.parametrize(("restarts", "said"), [(0, "finished in 10 min"), (1, "1 time"), (3, "restarted 3 times")])
+def test_the_title_tells_of_restarts(restarts, said):
+    assert ended_view_of(ended(restarts=restarts)).title.endswith(said)
 
 
-def test_lines_stand_in_columns():
-    found = details(vertex("a" * 60, 1_234_567), vertex("Map"))
-    texts = text_lines(found, final_lines(found))
-    assert texts[0] == "job 'flights' · RUNNING · 12.3 s"
-    assert "a" * 43 + "…" in texts[2] and "1,234,567" in texts[2] and "a" * 44 not in texts[2]
-    assert len({len(text) for text in texts[1:]}) == 1
-    assert texts[3].split() == ["Map", "2", "0", "0", "0", "0", "–", "0%", "0%"]
+@pytest.mark.parametrize("width", [50, 80, 200])
+def test_no_line_is_wider_than_the_terminal(width):
+    view = ended_view_of(ended(name="航班" * 40, restarts=2), width)
+    lines = text_of(view).splitlines()
+    assert max(map(cells_of, lines)) <= width
+    console = pytest.importorskip("rich.console")
+    stream = io.StringIO()
+    console.Console(file=stream, width=width, force_terminal=False).print(rich_of(view))
+    drawn = [line.rstrip() for line in stream.getvalue().splitlines()]
+    assert [line for line in drawn if line] == [line for line in lines if line]
 
 
-def test_the_end_tells_the_rates_of_the_whole_job():
-    (line,) = final_lines(details(vertex(records=500, busy_ms=2000), duration=2000))
-    assert (line.in_rate, line.out_rate, line.busy) == (250.0, 500.0, 0.5)
-
-
-def test_the_headline_tells_of_restarts():
-    assert headline(details(restarts=1)).endswith("restarted once")
-    assert headline(details(restarts=3, state="FINISHED")) == "job 'flights' · FINISHED · 12.3 s · restarted 3 times"
+def test_a_wide_job_says_how_much_it_leaves_out():
+    made = ended()
+    made["vertices"] *= 20
+    view = ended_view_of(made)
+    assert view.notes == ["and 80 more tasks"]
 
 
 # --- how it is drawn
 
 
 def test_plain_lines_come_every_few_seconds_and_a_short_job_stays_quiet():
-    stream, found = io.StringIO(), details(vertex())
+    stream = io.StringIO()
     view = PlainView(stream)
     drawn = []
     for now_ms in (0, 4_000, 5_000, 9_999, 10_000):
-        view.draw(found, Progress().lines(found, now_ms), now_ms)
-        drawn.append(stream.getvalue().count("flights"))
+        view.draw(view_of(with_answers(picture())), now_ms)
+        drawn.append(stream.getvalue().count("a year of flights"))
     assert drawn == [0, 0, 1, 1, 2]
 
 
 def test_a_live_view_draws_over_what_it_drew_and_takes_it_away():
     stream = Terminal()
     view = LiveView(stream)
-    for records in (1, 2):
-        found = details(vertex(records=records))
-        view.draw(found, Progress().lines(found, 0), 0)
+    for width in (100, 120):
+        view.draw(view_of(with_answers(picture()), width), 0)
     view.close()
     text = stream.getvalue()
     assert text.count("flights") >= 2 and "\x1b[" in text
@@ -159,7 +150,8 @@ def test_a_job_is_shown_while_it_runs_and_once_more_at_its_end(monkeypatch, has_
     with JobProgress(job, stream, now_ms=clock_of(5_000), redraw_s=0.001):
         assert job.enough.wait(10)
     shown = stream.getvalue()
-    assert shown.count("job 'flights'") >= 2 and shown.endswith("%\n")
+    assert shown.count("Where is it stuck?") >= 2
+    assert "Operator" in shown[shown.rindex("Where is it stuck?") :], "what stays is said at its end"
     assert ("\x1b[2K" in shown) is has_rich
     assert not [thread for thread in threading.enumerate() if thread.name == "progress of a job"]
 
@@ -181,9 +173,10 @@ def test_only_one_job_at_a_time_draws_in_place():
 
 def test_what_goes_wrong_with_the_terminal_does_not_concern_the_job(caplog):
     class Broken(FakeJob):
-        def details(self):
+        @property
+        def picture(self):
             self.enough.set()
-            raise RuntimeError("no details")
+            raise RuntimeError("no picture")
 
     job = Broken()
     with JobProgress(job, Terminal(), redraw_s=0.001):
@@ -191,13 +184,20 @@ def test_what_goes_wrong_with_the_terminal_does_not_concern_the_job(caplog):
     assert "showing the progress of a job failed" in caplog.text
 
 
-@pytest.mark.parametrize("vertices", [[], [vertex(status="CREATED")]])
-def test_a_job_that_was_refused_shows_nothing(vertices):
+def test_a_job_that_was_refused_shows_nothing():
     class Unborn:
-        def details(self):
-            return details(*vertices)
+        picture = next(pictures())
 
     stream = Terminal()
     with JobProgress(Unborn(), stream, in_place=False):
         pass
     assert stream.getvalue() == ""
+
+
+def test_lines_are_as_wide_as_the_terminal_that_they_are_drawn_on(monkeypatch):
+    master, terminal = pty.openpty()
+    with open(terminal, "w") as stream:
+        fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 61, 0, 0))
+        assert module._width(stream) == 61
+    os.close(master)
+    assert module._width(Terminal()) == module._width(object()) == 200
