@@ -15,8 +15,10 @@ PYFLINK := build/pyflink
 SHORT   := -m 'not long' -q --durations=15
 LONG    := -m long -q --durations=15
 SHARE1  := tests/spark
-SHARE2  := tests/project tests/pyflink tests/interop tests/control tests/records tests/datastream
-SHARE3  := tests/runtime tests/targets tests/nexmark tests/web tests/checkpoints
+SHARE2  := tests/project tests/pyflink tests/interop tests/control tests/records tests/datastream tests/async_io \
+           tests/simulation tests/checkpoints
+SHARE3  := tests/runtime tests/targets tests/nexmark tests/web tests/matrix
+LONG2   := tests/project tests/network tests/nexmark
 NEXMARK := build/nexmark
 PEER    := $(wildcard tests/interop/java/flinkbuf/interop/*.java)
 SOURCES := setup.py pyproject.toml $(wildcard csrc/*/*.[ch] flinkbuf/_core/*/*.pyx flinkbuf/_core/*/*.pxd flinkbuf/_core/*/*.h)
@@ -56,7 +58,12 @@ help:
 demo: $(VENV)/.demo java
 	$(BIN)/python -m flinkbuf demo --cores $(CORES)
 
-test: test-python test-c
+test: $(VENV)/.test
+	@mkdir -p build
+	@$(MAKE) --no-print-directory test-c >build/test-c.log 2>&1 & c=$$!; \
+	$(MAKE) --no-print-directory test-python; code=$$?; \
+	wait $$c || code=$$?; echo 'and beside them: C tests'; cat build/test-c.log; \
+	exit $$code
 
 # Most tests wait most of the time, for Spark, processes and sockets: four shares run at once. The one of all that no
 # other has is shown as it goes, the others behind it.
@@ -74,9 +81,11 @@ test-python: $(VENV)/.test java postgres chromium
 
 test-long: $(VENV)/.test java
 	@mkdir -p build
-	@$(BIN)/python -m pytest tests/spark $(LONG) >build/test-long-spark.log 2>&1 & spark=$$!; \
-	$(BIN)/python -m pytest tests $(LONG) --ignore=tests/spark; code=$$?; \
-	wait $$spark || code=$$?; echo 'and beside them: tests/spark'; cat build/test-long-spark.log; \
+	@$(BIN)/python -m pytest tests/spark $(LONG) >build/test-long1.log 2>&1 & first=$$!; \
+	$(BIN)/python -m pytest $(LONG2) $(LONG) >build/test-long2.log 2>&1 & second=$$!; \
+	$(BIN)/python -m pytest tests $(LONG) $(addprefix --ignore=,tests/spark $(LONG2)); code=$$?; \
+	wait $$second || code=$$?; echo 'and beside them: $(LONG2)'; cat build/test-long2.log; \
+	wait $$first || code=$$?; echo 'and beside them: tests/spark'; cat build/test-long1.log; \
 	exit $$code
 
 test-c: $(VENV)/.test

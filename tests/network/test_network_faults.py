@@ -278,6 +278,7 @@ TARGETS = {
 COUNT_OF_CREDIT = range(9, 13)  # the bytes of an AddCredit that say how much
 
 
+@pytest.mark.long
 @EXCLUSIVE
 @pytest.mark.parametrize("target", TARGETS)
 def test_no_flipped_bit_outside_records_gives_a_wrong_result(pair, target):

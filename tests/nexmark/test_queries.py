@@ -128,6 +128,7 @@ def test_in_batch_a_query_gives_the_same(expected, name):
     assert differences(name, rows, expected(1, RATES["many windows"])[name]) is None
 
 
+@pytest.mark.long
 @pytest.mark.spark
 @pytest.mark.parametrize("name", ["q3", "q5", "q8"])
 def test_on_spark_a_query_gives_the_same(spark, expected, name):

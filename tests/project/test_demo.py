@@ -153,6 +153,7 @@ def test_the_median_gap_is_that_of_all_gaps():
     assert carrier.median_gap == 5
 
 
+@pytest.mark.long
 @pytest.mark.spark
 def test_all_ways_find_the_same(spark):
     with demo.unpacked_flights() as csv_file:

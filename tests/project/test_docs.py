@@ -92,7 +92,11 @@ def jvm(tmp_path_factory):
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("page", WITH_SPARK, ids=page_name)
+@pytest.mark.parametrize(
+    "page",
+    [page if page.name == "README.md" else pytest.param(page, marks=pytest.mark.long) for page in WITH_SPARK],
+    ids=page_name,
+)
 def test_the_python_of_a_page_runs_on_spark_as_it_is_printed(page, jvm, tmp_path):
     code, said = run_page(page, tmp_path, **jvm)
     assert code == 0, said

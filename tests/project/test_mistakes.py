@@ -758,6 +758,7 @@ def said(tmp_path_factory):
     return answers
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", MISTAKES)
 def test_a_mistake_is_told_where_it_was_made_and_with_what_to_do(name, said):
     path, text = said[name]

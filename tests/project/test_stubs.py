@@ -10,7 +10,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import flinkbuf
+
+pytestmark = pytest.mark.long  # mypy reads all of the package
 
 PACKAGE = Path(flinkbuf.__file__).parent
 

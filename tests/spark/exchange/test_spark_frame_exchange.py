@@ -340,6 +340,7 @@ spark.stop()
 """
 
 
+@pytest.mark.long
 def test_both_modes_over_a_real_connect_server():
     pytest.importorskip("grpc")
     package, tests = Path(fb.__file__).parent.parent, Path(__file__).parents[2]

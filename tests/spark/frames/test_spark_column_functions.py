@@ -232,6 +232,7 @@ spark.stop()
 """
 
 
+@pytest.mark.long
 def test_a_client_of_spark_connect():
     pytest.importorskip("grpc")
     environment = {name: value for name, value in os.environ.items() if name not in ("SPARK_REMOTE", "PYTHONPATH")}
