@@ -37,10 +37,16 @@ MASTER = (
     "tests/runtime/scheduler",
     "tests/runtime/checkpoint",
     "tests/runtime/master",
-    "tests/runtime/picture",
     "tests/runtime/test_job_master_in_any_order.py",
     "tests/runtime/test_restart_log.py",
     "tests/runtime/test_accumulators_of_jobs.py",
+)
+PICTURE = (
+    "tests/runtime/picture",
+    "tests/runtime/checkpoint/test_checkpoint_statistics.py",
+    "tests/commands/test_top_command.py",
+    "tests/commands/test_checkpoint_command.py",
+    "tests/web/test_routes.py",
     "tests/web/test_prometheus.py",
 )
 WINDOWS = (
@@ -54,7 +60,7 @@ AREAS = {  # what is changed, the tests that should see it, and what is simulate
     "runtime/scheduler/*.py": (MASTER, (*SIMULATED, *CHECKPOINTED, *BATCHES)),
     "runtime/checkpoint/*.py": (MASTER, (*SIMULATED, *CHECKPOINTED, *BATCHES)),
     "runtime/master/*.py": (MASTER, (*SIMULATED, *CHECKPOINTED, *BATCHES)),
-    "runtime/picture/*_*.py": (MASTER, (*SIMULATED, *CHECKPOINTED, *BATCHES)),
+    "runtime/picture/*_*.py": (PICTURE, ()),
     "streaming/checkpoint/barrier_*.py": (
         tuple(f"tests/streaming/checkpoint/{name}" for name in BARRIERS),
         CHECKPOINTED,
