@@ -46,6 +46,11 @@ def test_what_the_clock_asks_for_too_early_is_dropped_and_it_is_told_when_to_ask
     assert line(periodic, min_pause_ms=100).choose(150, pending_count=0, last_completion_ms=50).begin is periodic
 
 
+def test_before_the_first_checkpoint_there_is_no_pause_whatever_the_clock_shows():
+    periodic = request(1, is_periodic=True)
+    assert line(periodic, min_pause_ms=3_600_000).choose(0, pending_count=0).begin is periodic
+
+
 def test_the_pause_is_nothing_to_what_somebody_asks_for():
     for asked in (request(1), request(1, kind=SAVEPOINT), request(1, is_periodic=True, is_forced=True)):
         assert line(asked, min_pause_ms=100).choose(60, pending_count=0, last_completion_ms=50).begin is asked

@@ -191,9 +191,17 @@ def test_vertices_in_the_program_wait_for_its_task_manager_and_take_no_slot():
     assert [channel.manager_id for channel in channels] == ["m1-0", "m1-1"]
 
 
+def test_only_the_programs_own_task_manager_lets_the_job_master_be_silent():
+    for name in ("a", "z"):
+        world = MasterWorld(in_program_plan()).start()
+        world.register(0, manager_id=name)
+        assert [each.heartbeat_timeout_ms for each in world.of(RegistrationAccepted)] == [50_000]
+
+
 def test_the_programs_own_task_manager_may_be_silent_but_not_lost():
     world = MasterWorld(in_program_plan()).start()
     world.register(-1, run=0, manager_id=PROGRAM_MANAGER, slot_count=0)
+    assert world.of(RegistrationAccepted)[-1].heartbeat_timeout_ms == 0, "nor may the job master be to it"
     world.register_all()
     for _ in range(10):
         world.wait(10_000)
