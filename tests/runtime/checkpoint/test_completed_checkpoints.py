@@ -42,6 +42,7 @@ def test_the_newest_are_kept():
         [(2, "/chk-2", [])],
     ]
     assert (store.ids, store.latest.id) == ((3, 4), 4)
+    assert [each.id for each in store.older] == [3]
 
 
 def test_one_that_comes_late_is_not_the_latest():

@@ -5,7 +5,7 @@ from master_world import SESSION, MasterWorld, echo, error, pipeline
 
 from flinkbuf.runtime.master.restart_strategy import ExponentialDelayRestart, FixedDelayRestart
 from flinkbuf.runtime.protocol.job_status import JobStatus
-from flinkbuf.runtime.protocol.messages import CancelTask, DeployTask, RegistrationRefused
+from flinkbuf.runtime.protocol.messages import CancelTask, DeployTask, RegistrationRefused, ReleaseManager
 from flinkbuf.runtime.scheduler.manager import PROGRAM_MANAGER
 from flinkbuf.runtime.scheduler.master_actions import (
     CancelJob,
@@ -292,6 +292,7 @@ def test_a_lost_process_ends_the_whole_run_and_a_new_one_begins_when_the_old_is_
     assert len(world.of(CancelTask)) == 4
     world.confirm_cancels()
     assert world.stopped() == ["m1-0", "m1-2"]
+    assert {each.is_finished for each in world.of(ReleaseManager)} == {False}, "the job goes on"
     world.wait(1000)
     assert world.of(StartManagers, all_time=True) == [StartManagers(1, (0, 1, 2))]
     world.lose("m1-0")
