@@ -56,6 +56,7 @@ def left_at(row):
     return scheduled + datetime.timedelta(minutes=int(row["dep_delay"]))
 
 
+@pytest.mark.long
 def test_every_flight_is_counted_once(year, years):
     assert len(year) == 334_264
     flown, cancelled = Counter(), Counter()
@@ -65,6 +66,7 @@ def test_every_flight_is_counted_once(year, years):
     assert {(y.tailnum, y.carrier): y.cancelled for y in years if y.cancelled} == cancelled
 
 
+@pytest.mark.long
 def test_carried_delay_and_chains_are_those_of_a_walk_by_hand(year, years):
     by_day = defaultdict(list)
     for row in year:
@@ -95,6 +97,7 @@ def test_carried_delay_and_chains_are_those_of_a_walk_by_hand(year, years):
     assert demo_analysis.worst_chains(years, 1)[0][:2] == max(chains)[:2] == (834, "N836UA")
 
 
+@pytest.mark.long
 def test_gaps_are_the_hours_between_departures_also_over_the_change_of_clocks(year, years):
     aircraft = "N328AA"
     rows = sorted((row for row in year if row["tailnum"] == aircraft and row["dep_delay"] != "NA"), key=left_at)
@@ -189,6 +192,7 @@ def test_the_result_is_kept_and_read_back(spark, years, tmp_path):
     assert "is equal" in out.getvalue()
 
 
+@pytest.mark.long
 def test_the_report_fits_the_terminal_and_the_picture_is_drawn(years, tmp_path):
     console_module = pytest.importorskip("rich.console", reason="the report needs the extra 'demo'")
     pytest.importorskip("matplotlib", reason="the picture needs the extra 'demo'")

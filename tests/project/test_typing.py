@@ -50,6 +50,7 @@ def pyright(program, folder):
     return [(Path(each["file"]).name, each["range"]["start"]["line"] + 1, each["message"]) for each in found]
 
 
+pytestmark = pytest.mark.long  # each run reads the package, and what it uses
 checkers = pytest.mark.parametrize("check", [mypy, pyright], ids=["mypy", "pyright"])
 
 
