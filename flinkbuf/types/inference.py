@@ -160,7 +160,7 @@ def _category(value: Any) -> str:
         if isinstance(value, classes):
             return name
     numpy = sys.modules.get("numpy")  # who has such a value has imported it
-    if numpy is not None:
+    if numpy is not None and hasattr(numpy, "ndarray"):  # else another thread is about to
         if isinstance(value, numpy.bool_):
             return "bool"
         if isinstance(value, numpy.integer):

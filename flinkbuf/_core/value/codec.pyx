@@ -233,6 +233,5 @@ cdef bint is_numpy(object value, str name):
 
 
 cdef bint is_array(object value):
-    """Whether `value` is a numpy array, without importing numpy."""
-    numpy = sys.modules.get("numpy")
-    return numpy is not None and isinstance(value, numpy.ndarray)
+    """Whether `value` is a numpy array, without importing numpy, which another thread may be about to."""
+    return isinstance(value, getattr(sys.modules.get("numpy"), "ndarray", ()))

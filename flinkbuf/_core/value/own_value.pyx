@@ -177,7 +177,7 @@ cdef frozenset COPYING = frozenset([collections.defaultdict, collections.Ordered
 
 cdef bint is_array_class(object class_) except -1:
     numpy = sys.modules.get("numpy")
-    return numpy is not None and class_ is numpy.ndarray
+    return numpy is not None and class_ is getattr(numpy, "ndarray", None)
 
 
 cdef bint adds_nothing(object class_, object base) except -1:
@@ -186,11 +186,11 @@ cdef bint adds_nothing(object class_, object base) except -1:
 
 
 cdef bint is_of_library(object class_) except -1:
-    """Scalars of numpy, and what pyarrow has."""
+    """Scalars of numpy, and what pyarrow has. While another thread imports these, they have no such names yet."""
     numpy, arrow = sys.modules.get("numpy"), sys.modules.get("pyarrow")
-    if numpy is not None and issubclass(class_, numpy.generic):
+    if issubclass(class_, getattr(numpy, "generic", ())):
         return not issubclass(class_, (numpy.void, numpy.object_))
-    return arrow is not None and issubclass(class_, tuple([getattr(arrow, name) for name in ARROW_CLASSES]))
+    return issubclass(class_, tuple([getattr(arrow, name) for name in ARROW_CLASSES if hasattr(arrow, name)]))
 
 
 cdef bint is_frozen_dataclass(object class_) except -1:

@@ -3,7 +3,9 @@ import dataclasses
 import datetime
 import decimal
 import enum
+import sys
 import threading
+import types
 import uuid
 
 import numpy
@@ -134,6 +136,21 @@ def test_arrays_and_objects_with_slots_are_copied():
     own = copied(slotted)
     slotted.items.append(2)
     assert own.items == [1]
+
+
+def test_a_library_that_another_thread_imports_has_no_values_yet(monkeypatch):
+    for name in ("numpy", "pyarrow"):
+        monkeypatch.setitem(sys.modules, name, types.ModuleType(name))
+
+    class Fresh:  # of which nothing is known yet
+        def __init__(self):
+            self.tags = ["a"]
+
+    value = Fresh()
+    own = copied(value)
+    value.tags.append("b")
+    assert own.tags == ["a"]
+    assert fb.Types.PRIMITIVE_ARRAY(fb.Types.LONG()).codec.serialize([1, 2])
 
 
 def test_a_deep_value_is_copied():
