@@ -10,7 +10,7 @@ from collections import Counter
 import pytest
 from equal_keys import PAIRS, TableWindow
 
-from flinkbuf.common import Configuration, Time, Types, WatermarkStrategy
+from flinkbuf.common import Configuration, Row, Time, Types, WatermarkStrategy
 from flinkbuf.common.restart_strategy import RestartStrategies
 from flinkbuf.common.watermark_strategy import TimestampAssigner
 from flinkbuf.datastream import (
@@ -30,9 +30,20 @@ from flinkbuf.datastream.state import (
     ListStateDescriptor,
     MapStateDescriptor,
     ReducingStateDescriptor,
+    StateTtlConfig,
     ValueStateDescriptor,
 )
-from flinkbuf.datastream.window import EventTimeTrigger, TumblingEventTimeWindows, WindowAssigner
+from flinkbuf.datastream.window import (
+    CountEvictor,
+    CountTrigger,
+    EventTimeTrigger,
+    GlobalWindows,
+    SlidingEventTimeWindows,
+    TumblingEventTimeWindows,
+    WindowAssigner,
+)
+from flinkbuf.streaming.chain.operator_config import ExecutionSettings
+from flinkbuf.testing import OperatorHarness
 
 pytest.importorskip("rocksdict")
 
@@ -561,3 +572,199 @@ def test_an_accumulator_that_is_not_of_its_type_any_more_ends_the_job(backend, h
     told = "".join(traceback.format_exception(caught.value))
     assert re.search(r"the state '[^']+' of the key 'the key' cannot be saved: .*'text'", told), told
     assert "in operator 'grows'" in told or sys.version_info < (3, 11), told  # which has no notes
+
+
+# --- one object, several holders
+
+
+def extended(one, other):
+    one["l"] += other["l"]
+    return one
+
+
+def put_before(one, other):
+    other["l"][:0] = one["l"]
+    return other
+
+
+def four(env):
+    stream = env.from_collection([{"l": [number], "t": 1000 * number} for number in range(4)])
+    strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(FieldTime())
+    return stream.assign_timestamps_and_watermarks(strategy)
+
+
+class FieldTime(TimestampAssigner):
+    def extract_timestamp(self, value, record_timestamp):
+        return value["t"]
+
+
+class EachElement(ProcessWindowFunction):
+    def process(self, key, context, elements):
+        yield from elements
+
+
+class MoreThanOneWindow(SlidingEventTimeWindows):
+    """A user's own, of which nothing is known."""
+
+
+def with_99(value):
+    value["l"].append(99)
+    return value["l"]
+
+
+SLIDING = [[0, 99], [0, 1, 99], [1, 2, 99], [2, 3, 99], [3, 99]]
+ASSIGNERS = [
+    SlidingEventTimeWindows.of(Time.seconds(2), Time.seconds(1)),
+    MoreThanOneWindow(2_000, 1_000, 0),
+]
+
+
+@BACKENDS
+@pytest.mark.parametrize("is_batch", [False, True])
+@pytest.mark.parametrize("reduce", [extended, put_before])
+@pytest.mark.parametrize("assigner", ASSIGNERS, ids=["fast", "general"])
+def test_a_record_in_two_windows_is_not_one_object(backend, is_batch, reduce, assigner):
+    env = environment(backend)
+    if is_batch:
+        env.set_runtime_mode(RuntimeExecutionMode.BATCH)
+    windows = four(env).key_by(lambda value: 0).window(assigner)
+    assert collected(windows.reduce(reduce).map(with_99)) == SLIDING
+
+
+@BACKENDS
+@pytest.mark.parametrize("assigner", ASSIGNERS, ids=["fast", "general"])
+def test_what_is_done_to_an_element_of_a_window_no_other_window_sees(backend, assigner):
+    windows = four(environment(backend)).key_by(lambda value: 0).window(assigner)
+    assert collected(windows.process(EachElement()).map(with_99)) == [[n, 99] for n in (0, 0, 1, 1, 2, 2, 3, 3)]
+
+
+@BACKENDS
+@pytest.mark.parametrize("reduce", [extended, put_before])
+def test_counted_windows_that_overlap_share_no_record(backend, reduce):
+    windows = four(environment(backend)).key_by(lambda value: 0).count_window(3, 1)
+    assert collected(windows.reduce(reduce).map(with_99)) == [[0, 1, 2, 99], [1, 2, 3, 99]]
+
+
+@BACKENDS
+def test_what_is_done_to_what_an_evictor_left_does_not_stay_in_the_window(backend):
+    stream = four(environment(backend)).key_by(lambda value: 0).window(GlobalWindows.create())
+    windows = stream.trigger(CountTrigger.of(1)).evictor(CountEvictor.of(2))
+    assert collected(windows.process(EachElement()).map(with_99)) == [[n, 99] for n in (0, 0, 1, 1, 2, 2, 3)]
+    stream = four(environment(backend)).key_by(lambda value: 0).window(GlobalWindows.create())
+    windows = stream.trigger(CountTrigger.of(1)).evictor(CountEvictor.of(2))
+    assert collected(windows.reduce(extended).map(with_99)) == [[0, 99], [0, 1, 99], [1, 2, 99], [2, 3, 99]]
+
+
+class AddsInPlace(AggregateFunction):
+    def create_accumulator(self):
+        return []
+
+    def add(self, value, accumulator):
+        accumulator.append(value)
+        return accumulator
+
+    def get_result(self, accumulator):
+        return list(accumulator)
+
+    def merge(self, one, other):
+        return one + other
+
+
+def after_a_read(update):
+    class Reads(KeyedProcessFunction):
+        def open(self, runtime_context):
+            life = StateTtlConfig.new_builder(Time.hours(1)).set_update_type(update).build()
+            reducing = ReducingStateDescriptor("r", lambda a, b: (a.extend(b), a)[1], Types.PICKLED_BYTE_ARRAY())
+            aggregating = AggregatingStateDescriptor("a", AddsInPlace(), Types.PICKLED_BYTE_ARRAY())
+            for descriptor in (reducing, aggregating):
+                descriptor.enable_time_to_live(life)
+            self.reduced = runtime_context.get_reducing_state(reducing)
+            self.aggregated = runtime_context.get_aggregating_state(aggregating)
+
+        def process_element(self, value, ctx):
+            self.reduced.get(), self.aggregated.get()
+            self.reduced.add([value])
+            self.aggregated.add(value)
+            yield self.reduced.get(), self.aggregated.get()
+
+    return Reads()
+
+
+@BACKENDS
+@pytest.mark.parametrize("update", list(StateTtlConfig.UpdateType))
+def test_a_snapshot_has_nothing_of_what_came_after_it_though_a_read_made_the_value_young(backend, update):
+    options = {"state.backend.rocksdb.cache.entries": "1"} if backend == "rocksdb" else {}
+    settings = ExecutionSettings(state_backend=backend, state_backend_options=options)
+    stream = environment().from_collection([]).key_by(lambda value: 0).process(after_a_read(update))
+    with OperatorHarness.of(stream, settings=settings) as before:
+        before.process_elements([1, 2])
+        snapshot = before.snapshot()
+        before.process_elements([3, 4])
+        assert before.output_values[-1] == ([1, 2, 3, 4], [1, 2, 3, 4])
+        with OperatorHarness.of(stream, settings=settings, restore=snapshot) as after:
+            after.process_elements([3, 4])
+            assert after.output_values[-1] == ([1, 2, 3, 4], [1, 2, 3, 4])
+
+
+@BACKENDS
+def test_what_a_reducing_state_was_given_the_function_may_go_on_changing(backend):
+    class Gives(KeyedProcessFunction):
+        def open(self, runtime_context):
+            united = ReducingStateDescriptor("r", lambda a, b: (a.update(b), a)[1], Types.PICKLED_BYTE_ARRAY())
+            self.state, self.given = runtime_context.get_reducing_state(united), []
+
+        def process_element(self, value, ctx):
+            self.given.append({value: ["fresh"]})
+            self.state.add(self.given[-1])
+            for tags in (each for given in self.given for each in given.values()):
+                tags[0] = "old"
+            yield self.state.get()
+
+    stream = environment(backend).from_collection(["a", "b", "c"]).key_by(lambda value: 0).process(Gives())
+    assert collected(stream)[-1] == {"a": ["fresh"], "b": ["fresh"], "c": ["fresh"]}
+
+
+# --- keys of maps
+
+
+def counts_of(keys, key_type, backend, life=None):
+    class Counts(KeyedProcessFunction):
+        def open(self, runtime_context):
+            descriptor = MapStateDescriptor("m", key_type, Types.LONG())
+            if life is not None:
+                descriptor.enable_time_to_live(life)
+            self.counts = runtime_context.get_map_state(descriptor)
+
+        def process_element(self, value, ctx):
+            self.counts.put(value, (self.counts.get(value) or 0) + 1)
+            found = self.counts.get(value), self.counts.contains(value), len(list(self.counts.keys()))
+            if found[0] == 3:
+                self.counts.remove(value)
+                found = (*found, self.counts.contains(value))
+            yield found
+
+    return collected(environment(backend).from_collection(keys).key_by(lambda value: 0).process(Counts()))
+
+
+LIFE = StateTtlConfig.new_builder(Time.hours(1)).set_update_type(StateTtlConfig.UpdateType.OnReadAndWrite).build()
+
+
+@BACKENDS
+@pytest.mark.parametrize("life", [None, LIFE], ids=["plain", "ttl"])
+@pytest.mark.parametrize(
+    ("key_type", "make"),
+    [
+        (Types.FLOAT(), lambda: 0.1),
+        (Types.TUPLE([Types.FLOAT(), Types.LONG()]), lambda: (0.1, 1)),
+        (Types.ROW([Types.FLOAT()]), lambda: Row(0.1)),
+        (Types.DOUBLE(), lambda: float("nan")),
+        (Types.TUPLE([Types.DOUBLE(), Types.LONG()]), lambda: (float("nan"), 1)),
+        (Types.PICKLED_BYTE_ARRAY(), lambda: (1, (float("nan"), "a"))),
+        (Types.LONG(), lambda: 7),
+        (Types.STRING(), lambda: "a"),
+    ],
+    ids=str,
+)
+def test_a_map_finds_what_was_put_under_an_equal_key(backend, life, key_type, make):
+    found = counts_of([make() for _ in range(3)], key_type, backend, life)
+    assert found == [(1, True, 1), (2, True, 1), (3, True, 1, False)]

@@ -53,6 +53,8 @@ cdef class IncrementalWindowOperator(WindowOperator):
         if self.how == REDUCE:
             if before is None:
                 return value if is_own else kept(self.contents, value)
+            if not is_own:
+                value = own_copy(value)  # the function may put parts of it into what it returns
             result = self.reduce(before, value)
             return value if is_own and result is value else result_of_call(self.contents, before, result)
         if value is None:

@@ -45,7 +45,7 @@ cdef class WindowOperator(StreamOperator):
         runtime_context, backend = self.context.runtime_context, self.context.keyed_state
         self.timer_service = self.timers.service("window-timers", self)
         self.contents = backend.get_internal_state(self.operation.contents_descriptor)
-        if self.context.owns_records:
+        if self.context.owns_records and self.operation.gives_one_window:  # else several would hold a record
             self.contents.own_given()
         if self.is_merging:
             self.window_sets = backend.get_internal_state(self.operation.window_sets_descriptor)
@@ -244,7 +244,7 @@ cdef class WindowOperator(StreamOperator):
         self.trigger_context.window = window
         self.is_in_function = True
         self.evictor.evict_before(elements, len(elements), window, self.trigger_context)
-        contents = self.operation.gather([element.value for element in elements])
+        contents = self.operation.gather([own_copy(element.value) for element in elements])
         self.is_in_function = False
         if contents is not None:
             self.emit_contents(window, contents)

@@ -16,8 +16,10 @@ cdef object one_nan(object key)
 
 
 cdef inline object entry_key(object key):
-    """What a dict finds one of the user's keys by: all NaN are one key."""
-    return one_nan(key) if FB_TYPE_OF(<PyObject*>key) == <PyObject*>float else key
+    """What a dict finds one of the user's keys by: all NaN are one key, in tuples, too."""
+    if FB_TYPE_OF(<PyObject*>key) == <PyObject*>float or isinstance(key, tuple):
+        return one_nan(key)
+    return key
 
 
 cdef class KeyedState:
@@ -71,10 +73,12 @@ cdef class KeyedAggregatingState(KeyedState):
 
 cdef class KeyedMapState(KeyedState):
     cdef TypeCodec user_key_codec
+    cdef bint finds_as_given    # what was given finds what was kept of it
     cdef Py_ssize_t change_count    # of all maps, so that an iterator notices
 
     cdef dict own_map(self)
     cdef object kept_key(self, object key)
+    cdef object place_of(self, object key)
     cdef object kept_value(self, object value)
 
 

@@ -10,6 +10,7 @@ HeapAggregatingState; what PyFlink shows where they differ: pyflink.fn_execution
 from cpython.object cimport PyObject
 
 from flinkbuf._core.state.key_context cimport key_of_token
+from flinkbuf._core.value.conversion cimport convert_value
 from flinkbuf._core.value.own_value cimport gives_fixed, is_fixed, own_copy, own_value
 from flinkbuf._core.value.python_object cimport Py_REFCNT
 from flinkbuf._core.state.state_table cimport StateTable
@@ -19,6 +20,10 @@ cdef enum:
 
 cdef TypeCodec OBJECT = TypeCodec("OBJECT")
 cdef object NAN = float("nan")
+# Types of keys of which a dict finds what was kept by what was given: they are equal, and so are their hashes.
+cdef frozenset FOUND_AS_GIVEN = frozenset([
+    "OBJECT", "BOOLEAN", "BYTE", "SHORT", "INT", "LONG", "DOUBLE", "STRING", "BIG_INT", "BIG_DEC", "ENUM",
+])
 
 
 cdef object kept_slowly(KeyedState state, TypeCodec codec, object value):
@@ -211,6 +216,8 @@ cdef class KeyedReducingState(KeyedState):
         """What is kept of the reduction of `before`, which is the state's own, and `value`."""
         if before is None:
             return value if self.owns_given else kept(self, value)
+        if not self.owns_given:
+            value = own_copy(value)  # the function may put parts of it into what it returns
         result = self.reduce(before, value)
         return value if self.owns_given and result is value else result_of_call(self, before, result)
 
@@ -282,14 +289,21 @@ cdef class KeyedAggregatingState(KeyedState):
 
 
 cdef object one_nan(object key):
-    """The float itself, or the one object that stands for all NaN, which Python finds by the object only."""
-    return NAN if key != key else key
+    """The key itself, or one with the one object that stands for all NaN, which Python finds by the object only."""
+    cdef bint is_same = True
+    if type(key) is float:
+        return NAN if key != key else key
+    for part in <tuple>key:
+        is_same = is_same and entry_key(part) is part
+    if is_same or (type(key) is not tuple and type(key).__dictoffset__ != 0):
+        return key
+    return tuple.__new__(type(key), [entry_key(part) for part in <tuple>key])
 
 
 cdef dict with_one_nan(dict entries):
     """A map as it was read, in which NaN can be found again."""
     for key in entries:
-        if type(key) is float and key != key:
+        if entry_key(key) is not key:
             return {entry_key(each): value for each, value in entries.items()}
     return entries
 
@@ -300,9 +314,11 @@ cdef class KeyedMapState(KeyedState):
     def __cinit__(self, *_):
         self.table.is_shallow = True
         self.user_key_codec = OBJECT
+        self.finds_as_given = True
 
     def codec_of_values(self, TypeCodec codec):
         self.user_key_codec = part_codec(codec, 0)
+        self.finds_as_given = self.user_key_codec.kind in FOUND_AS_GIVEN
         return part_codec(codec, 1)
 
     def join(self, value, stamps):
@@ -320,6 +336,17 @@ cdef class KeyedMapState(KeyedState):
             raise TypeError(f"the map state {self.name!r} cannot have the key {key!r:.80}: {error}") from error
         return entry_key(key)
 
+    cdef object place_of(self, object key):
+        """What an entry is found by: as `kept_key` keeps it, such as the nearest FLOAT. A key that is not of the type
+        is in no map.
+        """
+        if not self.finds_as_given:
+            try:
+                key = convert_value(self.user_key_codec, key)
+            except (TypeError, ValueError, OverflowError):
+                pass
+        return entry_key(key)
+
     cdef object kept_value(self, object value):
         """What the map keeps of a value; None stands beside all types, as in Flink's maps."""
         return None if value is None else kept(self, value)
@@ -335,7 +362,7 @@ cdef class KeyedMapState(KeyedState):
     def get(self, key):
         """The value of `key`; None if there is none."""
         entries = self.table.get(self.key_context.token)
-        return None if entries is None else given(self, (<dict>entries).get(entry_key(key)))
+        return None if entries is None else given(self, (<dict>entries).get(self.place_of(key)))
 
     def put(self, key, value):
         """The value of `key` from now on."""
@@ -356,7 +383,7 @@ cdef class KeyedMapState(KeyedState):
         if entries is None:
             return
         self.change_count += 1
-        (<dict>entries).pop(entry_key(key), None)
+        (<dict>entries).pop(self.place_of(key), None)
         if not <dict>entries:
             self.table.remove(self.key_context.token)
 
@@ -368,7 +395,7 @@ cdef class KeyedMapState(KeyedState):
     def contains(self, key):
         """Whether `key` has a value that is not None, as in PyFlink."""
         entries = self.table.get(self.key_context.token)
-        return entries is not None and (<dict>entries).get(entry_key(key)) is not None
+        return entries is not None and (<dict>entries).get(self.place_of(key)) is not None
 
     def is_empty(self):
         """Whether there is no entry."""

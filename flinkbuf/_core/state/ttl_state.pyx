@@ -53,7 +53,12 @@ cdef class TimeToLive:
     cdef object read(self, KeyedState state):
         """The value of the current key, where one stamp belongs to it; None if there is none to be seen."""
         cdef int64_t now = self.now()
-        stamped = state.table.get(state.key_context.token)  # a tuple, which is put anew and never changed
+        # A tuple, which is put anew and never changed. What is put again must be the table's own: a function that
+        # changes its value in place would change what a snapshot still holds.
+        if self.is_read_an_update:
+            stamped = state.table.own(state.key_context.token)
+        else:
+            stamped = state.table.get(state.key_context.token)
         value = None
         if stamped is not None:
             if self.is_over(stamped, now):
@@ -303,7 +308,8 @@ cdef class TtlMapState(KeyedMapState):
         cdef int64_t now
         cdef Py_ssize_t change_count
         entries = self.table.get(self.key_context.token)
-        stamped = None if entries is None else (<dict>entries).get(entry_key(key))
+        key = self.place_of(key)
+        stamped = None if entries is None else (<dict>entries).get(key)
         value = None
         if stamped is not None:
             now = self.life.now()
@@ -315,7 +321,7 @@ cdef class TtlMapState(KeyedMapState):
             else:
                 value = (<tuple>stamped)[0]
                 if self.life.is_read_an_update:
-                    self.own_map()[entry_key(key)] = (value, now)
+                    self.own_map()[key] = (value, now)
         self.life.sweep(self)
         return given(self, value)
 

@@ -24,7 +24,11 @@ from flinkbuf.streaming.state.state import (
     ValueStateDescriptor,
 )
 from flinkbuf.streaming.windows.assigner import MergingWindowAssigner
-from flinkbuf.streaming.windows.count_windows import CountSlidingWindowAssigner, CountTumblingWindowAssigner
+from flinkbuf.streaming.windows.count_windows import (
+    CountSlidingWindowAssigner,
+    CountTumblingWindowAssigner,
+    GlobalWindows,
+)
 from flinkbuf.streaming.windows.evictors import TimestampedValue
 from flinkbuf.streaming.windows.merging_window_set import MergingWindowSet
 from flinkbuf.streaming.windows.session_windows import (
@@ -73,6 +77,17 @@ FAST: dict[tuple[type[Any], type[Any]], type[WindowOperator]] = {
     (ProcessingTimeSessionWindows, ProcessingTimeTrigger): SessionWindowOperator,
     (DynamicProcessingTimeSessionWindows, ProcessingTimeTrigger): SessionWindowOperator,
 }
+# Of which a record is in one window at most; what a user has derived from them may do anything.
+_ONE_WINDOW = (
+    TumblingEventTimeWindows,
+    TumblingProcessingTimeWindows,
+    EventTimeSessionWindows,
+    DynamicEventTimeSessionWindows,
+    ProcessingTimeSessionWindows,
+    DynamicProcessingTimeSessionWindows,
+    CountTumblingWindowAssigner,
+    GlobalWindows,
+)
 
 
 @dataclass(eq=False)
@@ -107,6 +122,11 @@ class WindowOperation:
     def is_merging(self) -> bool:
         """Whether windows of a key become one."""
         return isinstance(self.assigner, MergingWindowAssigner)
+
+    @property
+    def gives_one_window(self) -> bool:
+        """Whether no record is in two windows."""
+        return type(self.assigner) in _ONE_WINDOW
 
     @property
     def is_list(self) -> bool:
