@@ -53,24 +53,42 @@ def local_path(path: str | os.PathLike[str]) -> str:
 def find_files(paths: Iterable[str]) -> Iterator[tuple[str, int]]:
     """Return all files below `paths` with their sizes: those of a directory by name, then its directories by name.
 
-    Directories are walked to their depth; names that begin with ``.`` or ``_`` are left out there.
+    Directories are walked to their depth, links followed but for those back to a directory above; names that begin with
+    ``.`` or ``_`` are left out there.
 
     Raises
     ------
     FileNotFoundError
         If one of `paths` does not exist.
+    OSError
+        If a directory cannot be read. One that was removed just now is left out.
     """
     for path in paths:
         if not os.path.isdir(path):
             yield path, os.stat(path).st_size  # says the path if there is nothing
             continue
-        for folder, folders, names in os.walk(path):
-            folders[:] = sorted(name for name in folders if not _is_hidden(name))
-            for name in sorted(names):
-                if not _is_hidden(name):
-                    file = Path(folder, name)
-                    with contextlib.suppress(FileNotFoundError):  # the file was removed just now
-                        yield str(file), file.stat().st_size
+        yield from _files_below(path, ())
+
+
+def _files_below(folder: str, above: tuple[tuple[int, int], ...]) -> Iterator[tuple[str, int]]:
+    try:
+        status = os.stat(folder)
+        with os.scandir(folder) as listed:
+            entries = sorted((each for each in listed if not _is_hidden(each.name)), key=lambda each: each.name)
+    except FileNotFoundError:
+        if not above:
+            raise
+        return
+    identity = (status.st_dev, status.st_ino)
+    if identity in above:
+        return
+    folders = [each for each in entries if each.is_dir()]
+    for entry in entries:
+        if entry not in folders:
+            with contextlib.suppress(FileNotFoundError):  # the file was removed just now
+                yield str(Path(entry.path)), entry.stat().st_size
+    for entry in folders:
+        yield from _files_below(entry.path, (*above, identity))
 
 
 def _is_hidden(name: str) -> bool:

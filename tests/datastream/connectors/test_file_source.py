@@ -1,7 +1,10 @@
 """Files as sources: text, CSV, JSON lines and Parquet, bounded and watched."""
 
+import errno
 import gzip
 import os
+import shutil
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -19,7 +22,7 @@ from flinkbuf.datastream.connectors.file_system import (
 from flinkbuf.datastream.formats.csv import CsvReaderFormat, CsvSchema
 from flinkbuf.datastream.formats.json import JsonLinesFormat
 from flinkbuf.errors import CorruptDataError
-from flinkbuf.streaming.sources.file_split import FileSplit
+from flinkbuf.streaming.sources.file_split import FileSplit, find_files
 from flinkbuf.streaming.sources.source_coordinator import CoordinatorStore
 from flinkbuf.streaming.sources.source_factories import SourceOperatorFactory
 from flinkbuf.types.duration import Duration
@@ -401,12 +404,39 @@ def test_a_compressed_file_that_is_cut_off_says_the_path(tmp_path):
 def test_a_file_that_goes_away_while_its_directory_is_listed_is_left_out(tmp_path, monkeypatch):
     for name in "abc":
         (tmp_path / name).write_text(name)
-    walk = os.walk
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "d").write_text("d")
+    found = find_files([str(tmp_path)])
+    names = [next(found)[0]]
+    (tmp_path / "b").unlink()
+    shutil.rmtree(tmp_path / "folder")
+    assert [Path(name).name for name in [*names, *(name for name, _ in found)]] == ["a", "c"]
 
-    def taken_away(folder):
-        for found in list(walk(folder)):
-            (tmp_path / "b").unlink(missing_ok=True)
-            yield found
 
-    monkeypatch.setattr("flinkbuf.streaming.sources.file_split.os.walk", taken_away)
-    assert read(lines_source(tmp_path).build()) == ["a", "c"]
+def test_links_to_directories_are_followed_but_not_in_a_circle(tmp_path):
+    (tmp_path / "top" / "deep").mkdir(parents=True)
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "a").write_text("a")
+    (tmp_path / "top" / "linked").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "top" / "again").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "top" / "deep" / "up").symlink_to(tmp_path / "top")
+    (tmp_path / "top" / "nowhere").symlink_to(tmp_path / "missing")
+    names = [os.path.relpath(name, tmp_path) for name, _ in find_files([str(tmp_path / "top")])]
+    assert names == ["top/again/a", "top/linked/a"]
+    assert read(lines_source(tmp_path / "top").build()) == ["a", "a"]
+
+
+@pytest.mark.parametrize("place", ["", "inner"])
+def test_a_directory_that_cannot_be_read_is_no_empty_one(tmp_path, monkeypatch, place):
+    (tmp_path / "inner").mkdir()
+    (tmp_path / "a").write_text("a")
+    scandir = os.scandir
+
+    def refuse(folder):
+        if str(folder) == str(tmp_path / place):
+            raise PermissionError(errno.EACCES, "Permission denied", str(folder))
+        return scandir(folder)
+
+    monkeypatch.setattr("flinkbuf.streaming.sources.file_split.os.scandir", refuse)
+    with pytest.raises(PermissionError):
+        read(lines_source(tmp_path).build())
