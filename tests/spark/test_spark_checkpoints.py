@@ -7,12 +7,14 @@ from types import SimpleNamespace
 
 import pytest
 from checkpointed_jobs import EXPECTED, completed, environment, program, results, until, wait_for_all
+from surroundings import Surroundings
 
 from flinkbuf._core.operators.stream_operator import Output
 from flinkbuf.common import Types
 from flinkbuf.runtime.protocol.failure import JobFailedError
 from flinkbuf.spark.frames.rdd_order import has_fixed_order
-from flinkbuf.spark.frames.spark_source import SparkSourceOperator
+from flinkbuf.spark.frames.spark_source import COUNTS_STATE, SparkSourceOperator
+from flinkbuf.streaming.state.state import ListStateDescriptor
 
 pytestmark = pytest.mark.spark
 
@@ -109,6 +111,26 @@ def test_what_is_passed_over_has_to_be_what_was_emitted(type_info):
             emitted(source(*known), *other)
     with pytest.raises(RuntimeError, match="has perhaps other records"):
         emitted(source(3, None, type_info), [1, 2, 3, 4])
+
+
+@pytest.mark.parametrize(("count", "before", "now"), [(1, 4, 2), (1, 2, 4), (0, 4, 2), (1, 4, 4), (1, None, 2)])
+def test_what_was_read_in_other_partitions_is_not_counted_on(count, before, now):
+    def restored(states, partitions):
+        operator = SparkSourceOperator(1, None, partition_count=partitions)
+        around = Surroundings()
+        around.context.operator_name = "rows"
+        operator.setup(around.context, Output())
+        if states is not None:
+            around.context.operator_state.get_union_list_state(ListStateDescriptor(COUNTS_STATE, None)).update(states)
+        operator.initialize_state(None)
+        return operator
+
+    states = [(0, count, None, before)] if before is not None else [(0, count, None)]
+    if count and before not in (None, now):
+        with pytest.raises(RuntimeError, match=f"'rows' reads has {now} partitions, and had {before} when"):
+            restored(states, now)
+    else:
+        assert restored(states, now)._counted == ({0: 1} if count else {})
 
 
 def test_spark_says_of_which_records_the_order_is_fixed(spark, sc):

@@ -56,6 +56,8 @@ class SparkSourceOperator(CollectionSourceOperator):
         Makes records of what the RDD holds.
     is_ordered : bool, default True
         Whether each partition has the same records in the same order whenever it is computed.
+    partition_count : int, optional
+        Of the RDD; with another one its records lie elsewhere.
     """
 
     def __init__(
@@ -64,6 +66,7 @@ class SparkSourceOperator(CollectionSourceOperator):
         type_info: TypeInformation | None,
         read: Callable[[Iterable[Any]], Iterator[Any]] | None = None,
         is_ordered: bool = True,
+        partition_count: int | None = None,
     ) -> None:
         IteratorSourceOperator.__init__(self, self._given)
         self._read = read if read is not None else self._converted
@@ -74,6 +77,7 @@ class SparkSourceOperator(CollectionSourceOperator):
         self._partition: int | None = None  # of that
         self._from = 0  # the position at its first record
         self._is_ordered = is_ordered
+        self._partition_count = partition_count
         self._is_summed = False
         self._cut_off: set[int] = set()  # partitions of which fewer records have come than were emitted before
         self._sums: dict[int, int] = {}  # by partition, of all records up to the one at hand
@@ -84,9 +88,20 @@ class SparkSourceOperator(CollectionSourceOperator):
         IteratorSourceOperator.initialize_state(self, snapshot)
         self._counts = self.context.operator_state.get_union_list_state(ListStateDescriptor(COUNTS_STATE, None))
         for partition, count, *rest in self._counts.get():
+            if count and len(rest) > 1 and None not in (rest[1], self._partition_count):
+                self._check_partition_count(rest[1])
             if count > self._counted.get(partition, 0):
                 self._counted[partition] = count
                 self._expected[partition] = rest[0] if rest else None
+
+    def _check_partition_count(self, before: int) -> None:
+        if before != self._partition_count:
+            raise OtherInputError(
+                f"what {self.context.operator_name!r} reads has {self._partition_count} partitions, and had {before} "
+                "when the checkpoint was taken: which records were read before is counted by partition, and these are "
+                f"other ones now. Bring it into {before} as before, as in parallelize(records, {before}): how many Spark makes "
+                "by itself follows the number of cores"
+            )
 
     def open(self) -> None:
         """Begin, with latency markers if the job wants any."""
@@ -129,7 +144,8 @@ class SparkSourceOperator(CollectionSourceOperator):
         self._settle()
         not_passed = {partition: self._expected[partition] for partition, left in self._left.items() if left}
         sums = {**self._sums, **not_passed}
-        self._counts.update([(partition, count, sums.get(partition)) for partition, count in self._counted.items()])
+        whole = self._partition_count
+        self._counts.update([(part, count, sums.get(part), whole) for part, count in self._counted.items()])
         return IteratorSourceOperator.snapshot_state(self, checkpoint_id)
 
     def _settle(self) -> None:
@@ -246,6 +262,7 @@ class SparkSourceFactory:
         self.type_info = type_info
         self.read = read
         self.is_ordered = has_fixed_order(data)
+        self.partition_count = data.getNumPartitions()
         self.number = next(_numbers)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -253,7 +270,7 @@ class SparkSourceFactory:
 
     def __call__(self) -> SparkSourceOperator:
         """Make the operator of one subtask."""
-        return SparkSourceOperator(self.number, self.type_info, self.read, self.is_ordered)
+        return SparkSourceOperator(self.number, self.type_info, self.read, self.is_ordered, self.partition_count)
 
     def create_coordinator(
         self, parallelism: int, clock: Clock, store: CoordinatorStore, report_failure: Callable[[BaseException], None]
