@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from flinkbuf._core.operators.source_operator import ReaderOutput
 from flinkbuf.log import logger
 from flinkbuf.streaming.sources.input_status import InputStatus
 from flinkbuf.streaming.sources.kafka_client import (
@@ -209,11 +208,14 @@ def owner_of(partition: KafkaTopicPartition, parallelism: int) -> int:
 class KafkaReader(SourceReader):
     """Emits what a thread of its own takes from the client library."""
 
+    has_split_outputs = True
+
     def __init__(self, context: ReaderContext, options: KafkaSourceOptions) -> None:
         self._context = context
         self._options = options
         self._splits: dict[KafkaTopicPartition, KafkaPartitionSplit] = {}  # each begins with what comes next
         self._ended: dict[KafkaTopicPartition, int] = {}  # where those of bounded sources have come to their end
+        self._empty: list[str] = []  # ids of those that have nothing to read, and may not hold event time back
         self._has_no_more = False
         self._messages: deque[Any] = deque()  # that were taken and not yet emitted
         self._offsets: dict[int, list[Any]] = {}  # by checkpoint, to be committed to the group
@@ -221,6 +223,7 @@ class KafkaReader(SourceReader):
 
     def add_splits(self, splits: Sequence[KafkaPartitionSplit]) -> None:
         """Add partitions to read."""
+        self._empty += [split.split_id for split in splits if split.stop is not None and split.start >= split.stop]
         splits = [split for split in splits if split.stop is None or split.start < split.stop]
         if not splits:
             return
@@ -235,8 +238,10 @@ class KafkaReader(SourceReader):
         """End after the splits that the reader has."""
         self._has_no_more = True
 
-    def poll_next(self, output: ReaderOutput) -> int:
+    def poll_next(self, output: Any) -> int:
         """Emit what was taken until the turn is over."""
+        while self._empty:
+            output.release_output_for_split(self._empty.pop())
         if not self._messages and self._fetcher is not None:
             self._messages.extend(self._fetcher.take())
         messages = self._messages

@@ -41,6 +41,7 @@ class EventTime:
         self.watermarks = SourceWatermarks(output, on_change)
         self.multiplexer = WatermarkMultiplexer(self.watermarks)
         self._generators: dict[str, tuple[Any, Any]] = {}  # by split: its generator and that one's output
+        self._bare_since_ms: int | None = None  # since when it has no split
 
     def create_output(self, split_id: str, turn: SourceTurn) -> WatermarkingOutput:
         """Make the output of a split, with a generator of its own."""
@@ -59,6 +60,17 @@ class EventTime:
     def emit_periodically(self) -> None:
         """Let all generators emit their watermarks; called every pipeline.auto-watermark-interval."""
         self.multiplexer.update_together(self._ask_generators)
+        self._check_without_splits()
+
+    def _check_without_splits(self) -> None:
+        """A reader that was given no split, or has read all of its own, is idle as one is whose splits are."""
+        timeout_ms = self._strategy.idle_timeout_ms
+        if self._generators or timeout_ms is None:
+            self._bare_since_ms = None
+        elif self._bare_since_ms is None:
+            self._bare_since_ms = self._clock.now_ms()
+        elif self._clock.now_ms() - self._bare_since_ms >= timeout_ms:
+            self.watermarks.mark_idle()
 
     def _ask_generators(self) -> None:
         for generator, split_watermarks in self._generators.values():

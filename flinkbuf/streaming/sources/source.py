@@ -152,7 +152,17 @@ class ReaderContext:
 
 
 class SourceReader:
-    """Reads the splits of one subtask; everything on the task's thread. Flink: SourceReader."""
+    """Reads the splits of one subtask; everything on the task's thread. Flink: SourceReader.
+
+    Attributes
+    ----------
+    has_split_outputs : bool
+        Whether it emits each split's records into ``output.create_output_for_split(split.split_id)``, and releases that
+        at the split's end. The outputs are made when splits come then: a split that was not begun yet holds event time
+        back, so that its records are not late.
+    """
+
+    has_split_outputs = False
 
     def start(self) -> None:
         """Begin; splits that a snapshot held were added before."""

@@ -5,6 +5,7 @@ Flink: SourceOperator.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import Enum
 from typing import Any
 
@@ -77,10 +78,10 @@ class SourceOperator(ReaderSourceOperator):
         self._subtask_index = context.task.subtask_index
         self._reader = self._source.create_reader(self._reader_context())
         self.poll_next = self._reader.poll_next
-        self._reader_output = self._make_output()
+        self._reader_output: Any = self._make_output()
         self._markers = emit_latency_markers(self)
         if self._restored_splits:
-            self._reader.add_splits(self._restored_splits)
+            self._add_splits(self._restored_splits)
         self._coordinator.register_reader(self._subtask_index, self)
         self._reader.start()
 
@@ -173,7 +174,10 @@ class SourceOperator(ReaderSourceOperator):
         if self._reader is None:
             return  # closed meanwhile
         if isinstance(event, SplitsAssigned):
-            self._reader.add_splits(event.splits)
+            # A source that was stopped for a savepoint has sent its splits' state, or is about to: what the coordinator
+            # assigns since the savepoint began is in the coordinator's state already.
+            if self.state not in (SourceState.SOURCE_STOPPED, SourceState.SOURCE_DRAINED):
+                self._add_splits(event.splits)
         elif isinstance(event, NoMoreSplits):
             self._reader.notify_no_more_splits()
         elif isinstance(event, SourceEvent):
@@ -186,6 +190,13 @@ class SourceOperator(ReaderSourceOperator):
             raise TypeError(f"a coordinator does not send {event!r}")
         # This mail may have been put before the reader was found to have nothing, and be run after that.
         self.context.wake()
+
+    def _add_splits(self, splits: Sequence[Any]) -> None:
+        assert self._reader is not None
+        if self._reader.has_split_outputs:
+            for split in splits:
+                self._reader_output.create_output_for_split(split.split_id)
+        self._reader.add_splits(splits)
 
     # Alignment
 

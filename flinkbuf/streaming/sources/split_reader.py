@@ -60,6 +60,8 @@ class SplitReader(SourceReader):
         self._count_before = 0  # of the output, when the split was begun
         self._has_no_more = False
 
+    has_split_outputs = True
+
     def open_split(self, split: Any) -> Iterator[Any]:
         """Return the records of a split."""
         raise NotImplementedError(f"{type(self).__name__}.open_split")

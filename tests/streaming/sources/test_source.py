@@ -282,6 +282,20 @@ def test_a_stopped_source_polls_no_more(is_drain, status):
     job.close()
 
 
+@pytest.mark.parametrize("is_drain", [True, False])
+def test_what_is_assigned_to_a_stopped_source_stays_with_the_coordinator(is_drain):
+    """Its state was taken for the savepoint before, and has the split: in both it would come twice."""
+    source = Manual()
+    job = Job(source)
+    source.enumerator.context.assign_splits({0: ["before"]})
+    job.turn()
+    job.subtasks[0].operator.stop(is_drain)
+    source.enumerator.context.assign_splits({0: ["late"]})
+    job.turn()
+    assert [call for call in source.reader.calls if call[0] == "splits"] == [("splits", ["before"])]
+    job.close()
+
+
 @pytest.mark.parametrize("cut", [1, 3, 8, 20])
 def test_a_restored_job_emits_what_was_not_emitted(cut):
     """Readers from their snapshots, the enumerator from its own."""
@@ -425,6 +439,77 @@ def test_an_idle_split_holds_nobody_back_and_all_idle_make_the_source_idle():
     assert step(("t", "c", 30), to_ms=1_490) == [Watermark(29)]  # without s
     assert step(to_ms=3_000) == [WatermarkStatus.IDLE]
     assert step(("s", "d", 40), to_ms=3_200) == [WatermarkStatus.ACTIVE, Watermark(39)]
+    job.close()
+
+
+class Split:
+    """A split of which the reader is told, and then the test."""
+
+    def __init__(self, split_id):
+        self.split_id = split_id
+
+
+class SplitwiseReader(ManualReader):
+    has_split_outputs = True
+
+
+@pytest.mark.parametrize("is_restored", [False, True])
+def test_a_split_that_was_not_begun_holds_event_time_back(is_restored):
+    source = Manual()
+    source.reader_class = SplitwiseReader
+    job = Job(source, by_timestamp(), settings=ExecutionSettings(auto_watermark_interval_ms=200))
+    around, splits = job.subtasks[0], (Split("s"), Split("t"))
+    if is_restored:
+        source.enumerator.context.assign_splits({0: splits})
+        around.mailbox.run()
+        source.reader.snapshot_state = lambda checkpoint_id: splits
+        snapshot = around.operator.snapshot_state(1)
+        around = job.subtasks[0] = Surroundings(
+            time=job.time, settings=job.subtasks[0].context.settings, coordinator=job.coordinator
+        )
+        around.context.operator_state.restore(snapshot)
+        around.operator = around.open(SourceOperatorFactory(source, by_timestamp())())
+    else:
+        source.enumerator.context.assign_splits({0: splits})
+        around.mailbox.run()
+    source.reader.elements += [("s", "a", 100)]
+    job.turn()
+    job.time.advance_to(job.time.now_ms() + 201)
+    assert around.output.elements == [StreamRecord("a", 100)], "t may have earlier ones"
+    source.reader.elements += [("t", "b", 50)]
+    job.turn()
+    job.time.advance_to(job.time.now_ms() + 201)
+    assert around.output.elements[1:] == [StreamRecord("b", 50), Watermark(49)]
+    job.close()
+
+
+def test_a_reader_without_splits_is_idle_after_the_same_time_as_a_split():
+    source = Manual()
+    strategy = by_timestamp().with_idleness(Duration.of_millis(1_000))
+    job = Job(source, strategy, settings=ExecutionSettings(auto_watermark_interval_ms=100))
+    output = job.subtasks[0].output
+    job.time.advance_to(1_000)
+    assert output.elements == []
+    job.time.advance_to(1_200)
+    assert output.elements == [WatermarkStatus.IDLE]
+    source.reader.elements += [("s", "a", 10)]
+    job.turn()
+    job.time.advance_to(1_400)
+    assert output.elements[1:] == [StreamRecord("a", 10), WatermarkStatus.ACTIVE, Watermark(9)] or output.elements[
+        1:
+    ] == [WatermarkStatus.ACTIVE, StreamRecord("a", 10), Watermark(9)]
+    source.reader.elements += [("s", "release", None)]
+    job.turn()
+    before = len(output.elements)
+    job.time.advance_to(5_000)
+    assert output.elements[before:] == [WatermarkStatus.IDLE], "once"
+    job.close()
+
+
+def test_without_idleness_a_reader_without_splits_says_nothing():
+    job = Job(Manual(), by_timestamp(), settings=ExecutionSettings(auto_watermark_interval_ms=100))
+    job.time.advance_to(100_000)
+    assert job.subtasks[0].output.elements == []
     job.close()
 
 
