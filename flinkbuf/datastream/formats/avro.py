@@ -289,7 +289,7 @@ def _writing(schema: Any, walk: _Walk | None = None) -> Conversion | None:
     if kind in ("array", "map"):
         return _of_parts(kind, _writing(found["items" if kind == "array" else "values"], walk))
     if kind == "long" and logical in ("timestamp-millis", "timestamp-micros"):  # which fastavro takes for local time
-        return lambda value: None if value is None else value.replace(tzinfo=_UTC)
+        return lambda value: value if value is None or value.utcoffset() is not None else value.replace(tzinfo=_UTC)
     return None
 
 

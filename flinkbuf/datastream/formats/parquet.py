@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import IO, Any
 
+from flinkbuf._core.value.own_value import copied
 from flinkbuf.common.serialization import RowDataBulkWriterFactory
 from flinkbuf.errors import CorruptDataError
 from flinkbuf.records.arrow_batches import ARROW_NAMES
@@ -162,7 +163,7 @@ class _ParquetWriter:
         """Keep one row; a full row group is written."""
         if len(row) != len(self._schema):
             raise ValueError(f"a row of {len(row)} fields for {len(self._schema)} columns: {row!r}")
-        self._rows.append(row)
+        self._rows.append(copied(row))  # whoever gave it may go on changing it
         if len(self._rows) >= ROWS_PER_GROUP:
             self._write_group()
 

@@ -9,6 +9,7 @@ Flink: JdbcExactlyOnceSinkWriter, XaFacade.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import re
 import time
@@ -17,6 +18,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from flinkbuf._core.value.own_value import copied
 from flinkbuf.errors import FlinkbufError
 from flinkbuf.log import logger
 from flinkbuf.streaming.sinks.sink import CommitRequest, Committer, Sink, SinkContext, SinkWriter, WriterContext
@@ -177,7 +179,10 @@ class Rows:
 
     def add(self, element: Any) -> int:
         """Take one record; returns how many wait."""
-        self.batch.append(_parameters_of(element) if self._parameters is None else self._parameters(element))
+        row = _parameters_of(element) if self._parameters is None else self._parameters(element)
+        with contextlib.suppress(TypeError):  # an object of the driver's that does not pickle is taken as it is
+            row = copied(row)  # whoever gave it may go on changing it
+        self.batch.append(row)
         return len(self.batch)
 
     def send(self, connection: Any) -> None:

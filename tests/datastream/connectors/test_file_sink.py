@@ -477,6 +477,16 @@ def test_maps_and_rows_come_out_of_parquet_as_they_went_in(tmp_path):
     )
 
 
+def test_a_row_that_is_changed_after_it_was_given_is_written_as_it_was(tmp_path):
+    sink = bulk(tmp_path, ParquetBulkWriters.for_row_type(Types.ROW_NAMED(["l"], [Types.LIST(Types.LONG())])))
+    numbers = [0]
+    for number in range(3):
+        numbers[0] = number
+        sink.write(Row(numbers))
+    sink.end()
+    assert pyarrow.parquet.read_table(part_of(tmp_path)).to_pylist() == [{"l": [0]}, {"l": [1]}, {"l": [2]}]
+
+
 @pytest.mark.parametrize("split_size", [1, 50, 10_000])
 def test_each_row_group_is_read_once_by_ranges(tmp_path, monkeypatch, split_size):
     from flinkbuf.streaming.sources.file_split import split_file

@@ -2,6 +2,7 @@
 
 import pickle
 import random
+import threading
 from dataclasses import replace
 
 import cloudpickle
@@ -23,6 +24,16 @@ from flinkbuf.testing import OperatorHarness  # noqa: E402
 from flinkbuf.types.values import Row  # noqa: E402
 
 WITH_CHECKPOINTS = ExecutionSettings(checkpointing_enabled=True)
+
+
+def test_a_row_that_is_changed_after_it_was_given_is_sent_as_it_was():
+    rows = postgres_sink.Rows(postgres_sink.PostgresOptions("", statement="insert into t values (%s, %s)"))
+    row, lock = [0, [0]], threading.Lock()
+    for number in (1, 2):
+        row[0] = row[1][0] = number
+        rows.add(row)
+    rows.add((lock,))  # of which there is no copy
+    assert rows.batch == [[1, [1]], [2, [2]], (lock,)]
 
 
 @pytest.fixture(scope="module")

@@ -68,6 +68,14 @@ def test_every_type_goes_round():
     assert again.deserialize(again.serialize(found)) == found
 
 
+def test_a_moment_with_a_zone_is_the_same_moment():
+    schema = record(at={"type": "long", "logicalType": "timestamp-millis"})
+    zoned = MOMENT.replace(tzinfo=datetime.timezone(datetime.timedelta(hours=2)))
+    written = AvroRowSerializationSchema(avro_schema_string=schema).serialize((zoned,))
+    found = AvroRowDeserializationSchema(avro_schema_string=schema).deserialize(written)
+    assert found.at == MOMENT - datetime.timedelta(hours=2)
+
+
 def test_the_type_of_the_rows_is_that_of_flink():
     assert AvroRowDeserializationSchema(avro_schema_string=EVERYTHING).get_produced_type() == Types.ROW_NAMED(
         ["n", "text", "day", "at", "price", "raw", "kind", "tags", "times", "place", "other", "places"],
