@@ -237,13 +237,14 @@ class CsvReaderFormat(StreamFormat):
         is_ranged = self.is_splittable and not split.path.endswith(COMPRESSED)
         with open_file(split.path) as file:
             if not is_ranged:
-                with io.TextIOWrapper(file, "utf-8", "replace", newline="") as lines:
+                with io.TextIOWrapper(file, "utf-8-sig", "replace", newline="") as lines:  # Excel writes such a mark
                     yield from self._rows(lines, split.path, 0)
                 return
             size = file.seek(0, 2)
             start, end = first_line_at(file, split.start, size), first_line_at(file, split.end, size)
             file.seek(0)
-            yield from self._rows(read_lines(file, start, end, "utf-8"), split.path, start)
+            found = read_lines(file, start, end, "utf-8")
+            yield from self._rows(found if start else _without_mark(found), split.path, start)
 
     def _rows(self, lines: Iterable[str], path: str, start: int) -> Iterator[Any]:
         reader = _reader(self._schema, lines)
@@ -264,15 +265,53 @@ class CsvReaderFormat(StreamFormat):
             raise CorruptDataError(f"{path}, line {number}: {error}") from error
 
 
+def _without_mark(lines: Iterator[str]) -> Iterator[str]:
+    """Yield the lines of a file without the mark of its encoding that may stand before the first."""
+    for first in lines:
+        yield first.removeprefix("\ufeff")
+        break
+    yield from lines
+
+
 def _check_one_line(line_count: int) -> None:
     if line_count > 1:
         raise ValueError("a quoted field holds a line end: read such files with is_splittable=False")
 
 
 def _reader(schema: CsvSchema, lines: Iterable[str]) -> Any:
-    if schema.allows_comments:
-        lines = (line for line in lines if not line.startswith("#"))
+    return (_CommentedRows if schema.allows_comments else _rows_of)(schema, lines)
+
+
+def _rows_of(schema: CsvSchema, lines: Iterable[str]) -> Any:
     return csv.reader(lines, strict=True, **_dialect(schema))
+
+
+class _CommentedRows:
+    """Rows between lines that begin with ``#``; one within a quoted field is part of it."""
+
+    def __init__(self, schema: CsvSchema, lines: Iterable[str]) -> None:
+        self._is_within_row = False
+        self._reader = _rows_of(schema, self._without_comments(lines))
+
+    def _without_comments(self, lines: Iterable[str]) -> Iterator[str]:
+        for line in lines:
+            if self._is_within_row or not line.startswith("#"):
+                self._is_within_row = True
+                yield line
+
+    @property
+    def line_num(self) -> int:
+        """Return how many lines were read, without comments."""
+        number: int = self._reader.line_num
+        return number
+
+    def __iter__(self) -> _CommentedRows:
+        return self
+
+    def __next__(self) -> list[str]:
+        self._is_within_row = False
+        row: list[str] = next(self._reader)
+        return row
 
 
 def _dialect(schema: CsvSchema) -> dict[str, Any]:

@@ -264,7 +264,7 @@ def _boolean(value: Any) -> bool:
 
 
 def _text(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, default=str)
+    return value if isinstance(value, str) else json.dumps(value, default=float)
 
 
 def _utc(value: str) -> datetime.datetime:

@@ -22,7 +22,7 @@ from flinkbuf.datastream.connectors.file_system import (
 from flinkbuf.datastream.formats.csv import CsvReaderFormat, CsvSchema
 from flinkbuf.datastream.formats.json import JsonLinesFormat
 from flinkbuf.errors import CorruptDataError
-from flinkbuf.streaming.sources.file_split import FileSplit, find_files
+from flinkbuf.streaming.sources.file_split import FileSplit, find_files, split_file
 from flinkbuf.streaming.sources.source_coordinator import CoordinatorStore
 from flinkbuf.streaming.sources.source_factories import SourceOperatorFactory
 from flinkbuf.types.duration import Duration
@@ -288,6 +288,24 @@ def test_csv_options(tmp_path):
         csv_rows(path, schema.set_strict_headers().build())
     with pytest.raises(CorruptDataError, match="lacks other"):
         csv_rows(path, schema.set_strict_headers(False).add_string_column("other").build())
+
+
+def test_a_line_within_quotes_is_no_comment(tmp_path):
+    (tmp_path / "a.csv").write_text('#first\n1,"a\n#b\nc"\n#2,no\n3,"#d"\n')
+    schema = CsvSchema.builder().add_number_column("id").add_string_column("name").set_allow_comments().build()
+    assert csv_rows(tmp_path, schema) == [(1, "a\n#b\nc"), (3, "#d")]
+
+
+@pytest.mark.parametrize("is_splittable", [False, True])
+@pytest.mark.parametrize("size", [4, 100])
+def test_the_mark_of_an_encoding_is_no_part_of_the_first_field(tmp_path, is_splittable, size):
+    (tmp_path / "a.csv").write_bytes("é,1\nb,2\n\ufeffc,3\n".encode("utf-8-sig"))
+    schema = CsvSchema.builder().add_string_column("name").add_number_column("id").build()
+    format, path = CsvReaderFormat.for_schema(schema, is_splittable), str(tmp_path / "a.csv")
+    whole = os.stat(path).st_size
+    splits = split_file(path, whole, size) if is_splittable else [FileSplit(path, 0, whole)]
+    found = [row for split in splits for row in format.read_split(split)]
+    assert found == [("é", 1), ("b", 2), ("\ufeffc", 3)]
 
 
 def test_the_first_row_can_be_left_out(tmp_path):

@@ -108,6 +108,22 @@ def read(env, brokers, topic, schema, count):
     return sorted(stream.execute_and_collect(limit=count))
 
 
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ("1", "1"),
+        ("1.5", "1.5"),
+        ('{"b": 1.5}', '{"b": 1.5}'),
+        ("[0.1, 2]", "[0.1, 2]"),
+        ("true", "true"),
+        ('"a"', "a"),
+    ],
+)
+def test_what_is_no_text_in_a_field_of_text_is_the_text_of_it(value, text):
+    schema = JsonRowDeserializationSchema.Builder().type_info(Types.ROW_NAMED(["a"], [Types.STRING()])).build()
+    assert schema.deserialize(f'{{"a": {value}}}'.encode()) == (text,)
+
+
 def test_rows_of_json(env, brokers):
     orders = env.from_collection(ORDERS, type_info=ORDER)
     write(env, brokers, "json", orders, JsonRowSerializationSchema.Builder().with_type_info(ORDER).build())
