@@ -99,8 +99,8 @@ class SparkSourceOperator(CollectionSourceOperator):
             raise OtherInputError(
                 f"what {self.context.operator_name!r} reads has {self._partition_count} partitions, and had {before} "
                 "when the checkpoint was taken: which records were read before is counted by partition, and these are "
-                f"other ones now. Bring it into {before} as before, as in parallelize(records, {before}): Spark makes by "
-                "itself as many as it has cores"
+                f"other ones now. Bring it into {before} as before, as in parallelize(records, {before}): Spark "
+                "makes as many as it has cores by itself"
             )
 
     def open(self) -> None:
