@@ -9,7 +9,7 @@ from libc.stdint cimport INT64_MAX, int64_t
 
 from flinkbuf._core.state.key_context cimport KeyContext
 from flinkbuf._core.state.keyed_state cimport (
-    ITEMS, KEYS, VALUES, MapIterator, elements_of, entry_key, given, kept, with_one_nan,
+    ITEMS, KEYS, VALUES, MapIterator, elements_of, given, kept, with_one_nan,
 )
 from flinkbuf._core.value.own_value cimport own_copy
 
