@@ -145,6 +145,8 @@ class FileWatcher(SplitEnumerator):
         self._give()
 
     def _give(self) -> None:
+        # One that failed while it waited asks again when it is back.
+        self._waiting = deque(each for each in self._waiting if each in self._context.registered_readers)
         while self._splits and self._waiting:
             self._context.assign_split(self._splits.popleft(), self._waiting.popleft())
 

@@ -5,6 +5,7 @@ import gzip
 import os
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -24,6 +25,7 @@ from flinkbuf.datastream.formats.json import JsonLinesFormat
 from flinkbuf.errors import CorruptDataError
 from flinkbuf.streaming.sources.file_split import FileSplit, find_files, split_file
 from flinkbuf.streaming.sources.source_coordinator import CoordinatorStore
+from flinkbuf.streaming.sources.source_events import SplitRequested
 from flinkbuf.streaming.sources.source_factories import SourceOperatorFactory
 from flinkbuf.types.duration import Duration
 from flinkbuf.types.types import Types
@@ -207,6 +209,27 @@ def test_a_watched_directory_that_goes_away_is_reported(tmp_path):
             break
     assert isinstance(job.failures[0], FileNotFoundError) and "in" in str(job.failures[0])
     job.close()
+
+
+def test_a_reader_that_failed_while_it_waited_is_given_nothing_before_it_is_back(tmp_path):
+    source = lines_source(tmp_path).monitor_continuously(Duration.of_seconds(10)).build()
+    failures, given = [], []
+    coordinator = SourceOperatorFactory(source).create_coordinator(1, ManualTime(), CoordinatorStore(), failures.append)
+    coordinator.start()
+    gateway = SimpleNamespace(send=given.append)
+    coordinator.register_reader(0, gateway)
+    coordinator.handle_event(0, SplitRequested())
+    coordinator.snapshot(1)
+    coordinator.notify_checkpoint_complete(1)
+    coordinator.reset_reader(0, 1)
+    (tmp_path / "a").write_text("x")
+    watcher = coordinator._enumerator
+    watcher.handle_files(watcher._discover(), None)
+    assert given == []
+    coordinator.register_reader(0, gateway)
+    coordinator.handle_event(0, SplitRequested())
+    assert [split.path for event in given for split in event.splits] == [str(tmp_path / "a")] and not failures
+    coordinator.close()
 
 
 def test_a_restored_watcher_reads_only_what_is_new(tmp_path):
