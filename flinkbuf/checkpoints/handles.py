@@ -64,6 +64,7 @@ class OperatorSubtaskState:
     has_lists: bool = False  # of the kind that is dealt out anew at another parallelism
     has_union_lists: bool = False
     keyed: tuple[KeyedStateHandle, ...] = ()
+    has_alike_unions: bool = False  # of its union lists each subtask's part says all: none is missed that has gone
 
 
 @dataclass(frozen=True)

@@ -154,7 +154,7 @@ def _check_union_lists(vertex: VertexPlan, subtasks: list[SubtaskState | None]) 
         return
     for state in subtasks:
         for operator in () if state is None else state.operators:
-            if operator.has_union_lists:
+            if operator.has_union_lists and not operator.has_alike_unions:
                 raise UnionStateError(
                     f"subtask {finished.index(True) + 1} of {len(finished)} of {vertex.name!r} has come to its end, "
                     "and its part of a union list with it: there are no checkpoints until all of them have"

@@ -128,6 +128,7 @@ def _write_operator(
             has_lists=bool(snapshot.lists),
             has_union_lists=bool(snapshot.union_lists),
             keyed=tuple(each() for each in keyed),
+            has_alike_unions=snapshot.has_alike_unions,
         )
 
     return state

@@ -94,7 +94,7 @@ class CollectSinkOperator(SinkFunctionOperator):
     def initialize_state(self, snapshot: Any) -> None:
         """Get the number of the checkpoint that the job goes on from."""
         super().initialize_state(snapshot)
-        self._last = self.context.operator_state.get_union_list_state(ListStateDescriptor(LAST_CHECKPOINT_STATE, None))
+        self._last = self.context.operator_state.get_alike_list_state(ListStateDescriptor(LAST_CHECKPOINT_STATE, None))
         self._restored_id = max(self._last.get(), default=None)
 
     def open(self) -> None:
@@ -153,7 +153,7 @@ class SinkWriterOperator(SinkWriterOperatorBase):
         states = self.context.operator_state
         self._writer_states = states.get_list_state(ListStateDescriptor(WRITER_STATE, None))
         self._committables = states.get_list_state(ListStateDescriptor(COMMITTABLES_STATE, None))
-        self._last = states.get_union_list_state(ListStateDescriptor(LAST_CHECKPOINT_STATE, None))
+        self._last = states.get_alike_list_state(ListStateDescriptor(LAST_CHECKPOINT_STATE, None))
 
     def open(self) -> None:
         """Commit at once what a restored checkpoint holds, since it counts; then make the writer.

@@ -159,6 +159,7 @@ class OperatorStateBackend(OperatorStateStore):
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[str, StateDescriptor, Any]] = {}
+        self._alike: set[str] = set()
         self._restored = OperatorSnapshot()
 
     def get_list_state(self, state_descriptor: ListStateDescriptor) -> OperatorListState:
@@ -168,6 +169,14 @@ class OperatorStateBackend(OperatorStateStore):
             state_descriptor,
             lambda: OperatorListState(state_descriptor.name, self._restored.lists.get(state_descriptor.name, ())),
         )
+
+    def get_alike_list_state(self, state_descriptor: ListStateDescriptor) -> OperatorListState:
+        """Return a union list of which every subtask keeps the same: a part that is missing changes nothing.
+
+        Where a part of another union list is missing, since its subtask has come to its end, there is no checkpoint.
+        """
+        self._alike.add(state_descriptor.name)
+        return self.get_union_list_state(state_descriptor)
 
     def get_union_list_state(self, state_descriptor: ListStateDescriptor) -> OperatorListState:
         """Return a list; after a restore each subtask has all elements of all subtasks."""
@@ -199,7 +208,7 @@ class OperatorStateBackend(OperatorStateStore):
         """Begin with what a snapshot holds."""
         self._restored = snapshot
 
-    def snapshot(self) -> dict[str, dict[str, Any]]:
+    def snapshot(self) -> dict[str, Any]:
         """Return what all states hold, as fields of an `OperatorSnapshot`; those not asked for stay as they were."""
         live: dict[str, dict[str, Any]] = {"list": {}, "union list": {}, "broadcast": {}}
         for name, (mode, _, state) in self._known.items():
@@ -208,4 +217,5 @@ class OperatorStateBackend(OperatorStateStore):
             "lists": {**self._restored.lists, **live["list"]},
             "union_lists": {**self._restored.union_lists, **live["union list"]},
             "broadcasts": {**self._restored.broadcasts, **live["broadcast"]},
+            "alike": frozenset(self._alike),
         }

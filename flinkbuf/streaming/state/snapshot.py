@@ -170,6 +170,12 @@ class OperatorSnapshot:
     lists: Mapping[str, list[Any]] = field(default_factory=dict)  # each subtask has some of the elements
     union_lists: Mapping[str, list[Any]] = field(default_factory=dict)  # each gets all elements of all
     broadcasts: Mapping[str, dict[Any, Any]] = field(default_factory=dict)  # all have the same
+    alike: frozenset[str] = frozenset()  # union lists of which each part says all; known while the operator runs
+
+    @property
+    def has_alike_unions(self) -> bool:
+        """Return whether no subtask's part of a union list is missed if it is not there."""
+        return bool(self.union_lists) and self.alike.issuperset(self.union_lists)
 
     def write_operator(self, target: SnapshotTarget) -> tuple[int, int] | None:
         """Write what belongs to the subtask, not to keys; return offset and size, or None if there is nothing."""

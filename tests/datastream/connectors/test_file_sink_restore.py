@@ -3,14 +3,24 @@
 import os
 import pickle
 import random
+import time
 import uuid
 from dataclasses import replace
 
 import cloudpickle
 import pytest
 
+from flinkbuf.common import Configuration, Types, WatermarkStrategy
 from flinkbuf.common.serialization import BulkWriterFactory, Encoder
-from flinkbuf.datastream.connectors.file_system import BucketAssigner, FileSink, RollingPolicy
+from flinkbuf.datastream import MapFunction, StreamExecutionEnvironment
+from flinkbuf.datastream.connectors.file_system import (
+    BucketAssigner,
+    FileSink,
+    FileSource,
+    OnCheckpointRollingPolicy,
+    RollingPolicy,
+    StreamFormat,
+)
 from flinkbuf.errors import CorruptDataError
 from flinkbuf.streaming.chain.operator_config import ExecutionSettings
 from flinkbuf.streaming.sinks.part_owner import PartOwner, remove_leftovers
@@ -308,3 +318,59 @@ def test_random_failures(tmp_path, seed):
     sink.snapshot(checkpoint + 1)
     sink.operator.notify_checkpoint_complete(checkpoint + 1)
     assert visible(tmp_path) == sorted(records)
+
+
+# --- one subtask has come to its end
+
+
+class FailsOnce(MapFunction):
+    """Takes its time, and fails in the midst, once some of what it made counts."""
+
+    def __init__(self, target, mark):
+        self.target, self.mark = target, mark
+
+    def map(self, value):
+        time.sleep(0.005)
+        if value == "150" and not self.mark.exists():
+            deadline = time.monotonic() + 30
+            while not visible_lines(self.target) and time.monotonic() < deadline:
+                time.sleep(0.02)
+            self.mark.touch()
+            raise OSError("once")
+        return value
+
+
+def visible_lines(folder):
+    parts = [path for path in folder.rglob("*") if path.is_file() and not path.name.startswith(".")]
+    return [line for path in parts for line in path.read_text().splitlines()]
+
+
+@pytest.mark.parametrize("target", ["embedded", "local"])
+def test_a_subtask_that_has_ended_keeps_no_checkpoint_from_counting(tmp_path, target):
+    given, out = tmp_path / "in", tmp_path / "out"
+    given.mkdir()
+    out.mkdir()
+    (given / "short").write_text("0\n")
+    (given / "long").write_text("".join(f"{number}\n" for number in range(1, 300)))
+    config = Configuration()
+    for key, value in {
+        "execution.target": target,
+        "execution.checkpointing.interval": "50ms",
+        "execution.checkpointing.dir": str(tmp_path / "checkpoints"),
+        "restart-strategy.type": "fixed-delay",
+        "restart-strategy.fixed-delay.attempts": "1",
+        "restart-strategy.fixed-delay.delay": "10ms",
+    }.items():
+        config.set_string(key, value)
+    env = StreamExecutionEnvironment.get_execution_environment(config)
+    env.set_parallelism(2)
+    source = FileSource.for_record_stream_format(StreamFormat.text_line_format(), str(given)).build()
+    sink = FileSink.for_row_format(str(out), Encoder.simple_string_encoder())
+    sink = sink.with_rolling_policy(OnCheckpointRollingPolicy()).build()
+    lines = env.from_source(source, WatermarkStrategy.no_watermarks(), "lines")
+    lines.map(FailsOnce(out, tmp_path / "failed"), Types.STRING()).sink_to(sink)
+    job = env.execute_async("ends")
+    job.get_job_execution_result().result()
+    assert sorted(map(int, visible_lines(out))) == list(range(300))
+    counts = job.details()["checkpoints"]["counts"]
+    assert counts["completed"] >= 3 and counts["restored"] == 1, counts

@@ -373,18 +373,20 @@ def test_a_storage_that_hangs_at_the_end_of_a_job_does_not_make_it_begin_again()
     assert world.end == ("FINISHED", None)
 
 
-def test_a_union_list_of_which_a_part_has_ended_is_refused():
+@pytest.mark.parametrize("is_alike", [False, True])
+def test_a_union_list_of_which_a_part_has_ended_is_refused_unless_each_says_all(is_alike):
     world = running(plain())
     world.acknowledge_all(1).stored(1)
     world.report(world.attempt(1, 0), "FINISHED")
     world.wait(1_000)
     for attempt in list(world.tasks):
-        world.acknowledge(
-            2,
-            attempt,
-            state("sink" if attempt.vertex_id == world.attempt(1, 0).vertex_id else "source", has_union_lists=True),
-        )
-    assert world.records[-1] == (2, "FAILED", "FINALIZE_CHECKPOINT_FAILURE")
+        name = "sink" if attempt.vertex_id == world.attempt(1, 0).vertex_id else "source"
+        world.acknowledge(2, attempt, state(name, has_union_lists=True, has_alike_unions=is_alike))
+    if is_alike:
+        world.stored(2)
+        assert world.records[-1] == (2, "COMPLETED", "")
+    else:
+        assert world.records[-1] == (2, "FAILED", "FINALIZE_CHECKPOINT_FAILURE")
 
 
 def test_without_checkpoints_after_tasks_finish_none_begins_any_more():

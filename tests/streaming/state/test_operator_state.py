@@ -38,7 +38,9 @@ def test_what_is_changed_in_place_does_not_change_the_snapshot():
 def test_states_that_nobody_asks_for_are_handed_on():
     backend = OperatorStateBackend()
     backend.restore(OperatorSnapshot(lists={"old": [1]}, union_lists={"u": [2]}, broadcasts={"b": {}}))
-    assert backend.snapshot() == {"lists": {"old": [1]}, "union_lists": {"u": [2]}, "broadcasts": {"b": {}}}
+    taken = OperatorSnapshot(**backend.snapshot())
+    assert (taken.lists, taken.union_lists, taken.broadcasts) == ({"old": [1]}, {"u": [2]}, {"b": {}})
+    assert not taken.has_alike_unions
 
 
 def test_a_list_is_a_list_state():

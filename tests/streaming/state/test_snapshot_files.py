@@ -71,6 +71,20 @@ def lists_of(states, old, subtask, new):
     return snapshot.lists, snapshot.union_lists, snapshot.broadcasts
 
 
+def test_union_lists_are_alike_if_all_of_them_are():
+    def saved(*names, alike=()):
+        backend = OperatorStateBackend()
+        for name in names:
+            get = backend.get_alike_list_state if name in alike else backend.get_union_list_state
+            get(ListStateDescriptor(name, None)).add(1)
+        return save({ID: OperatorSnapshot(**backend.snapshot())}).operators[0]
+
+    assert saved("a", alike=["a"]).has_alike_unions
+    assert not saved("a").has_alike_unions
+    found = saved("a", "b", alike=["b"])
+    assert found.has_union_lists and not found.has_alike_unions
+
+
 def test_operator_state_is_dealt_out_united_and_given_in_turn():
     states = []
     for subtask in range(2):
