@@ -15,9 +15,8 @@ PYFLINK := build/pyflink
 SHORT   := -m 'not long' -q --durations=15
 LONG    := -m long -q --durations=15
 SHARE1  := tests/spark
-SHARE2  := tests/project tests/pyflink tests/interop tests/control tests/records tests/datastream tests/async_io \
-           tests/simulation tests/checkpoints
-SHARE3  := tests/runtime tests/targets tests/nexmark tests/web tests/matrix
+SHARE2  := tests/project tests/pyflink tests/interop tests/control tests/records tests/datastream tests/async_io
+SHARE3  := tests/runtime tests/targets tests/nexmark tests/web tests/matrix tests/simulation tests/checkpoints
 LONG2   := tests/project tests/network tests/nexmark
 NEXMARK := build/nexmark
 PEER    := $(wildcard tests/interop/java/flinkbuf/interop/*.java)
