@@ -82,13 +82,15 @@ def _files_below(folder: str, above: tuple[tuple[int, int], ...]) -> Iterator[tu
     identity = (status.st_dev, status.st_ino)
     if identity in above:
         return
-    folders = [each for each in entries if each.is_dir()]
+    folders = []
     for entry in entries:
-        if entry not in folders:
-            with contextlib.suppress(FileNotFoundError):  # the file was removed just now
-                yield str(Path(entry.path)), entry.stat().st_size
-    for entry in folders:
-        yield from _files_below(entry.path, (*above, identity))
+        if entry.is_dir():
+            folders.append(entry.path)
+            continue
+        with contextlib.suppress(FileNotFoundError):  # the file was removed just now
+            yield str(Path(entry.path)), entry.stat().st_size
+    for path in folders:
+        yield from _files_below(path, (*above, identity))
 
 
 def _is_hidden(name: str) -> bool:
