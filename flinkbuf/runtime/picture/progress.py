@@ -126,6 +126,7 @@ class JobProgress:
         self._in_place = in_place
         self._now_ms = now_ms
         self._redraw_s = redraw_s
+        self._drawn: JobPicture | None = None
         self._ended = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -163,7 +164,10 @@ class JobProgress:
                 _terminal.release()
 
     def _draw(self, view: View) -> None:
-        view.draw(view_of(page_picture(self._job.picture, rows=0, vertices=()), _width(self._stream)), self._now_ms())
+        picture = self._job.picture
+        if picture is not self._drawn:  # there is a new one each second
+            self._drawn = picture
+            view.draw(view_of(page_picture(picture, rows=0, vertices=()), _width(self._stream)), self._now_ms())
 
     def _draw_end(self) -> None:
         picture = self._job.picture

@@ -104,8 +104,7 @@ def view_of(picture: Picture, width: int = WIDE) -> TopView:
     'numbers · running for 1 min 1 s · cccccccccccccccccccccccccccccccc'
     """
     state = picture["state"].lower()
-    about = f" · {state} for {lasting_text(picture['duration'])} · {picture['jid']}"
-    title = cut(printable_line(picture["name"]), max(4, width - len(about))) + about
+    title = _titled(picture, f" · {state} for {lasting_text(picture['duration'])} · {picture['jid']}", width)
     answers = [
         (each["level"], each["question"], printable_line(each["answer"]), printable_line(each["detail"]))
         for each in picture["answers"]
@@ -117,10 +116,7 @@ def view_of(picture: Picture, width: int = WIDE) -> TopView:
         ill_first = sorted(managers, key=lambda each: not each.get("illness"))
         rows = [_manager(each) for each in ill_first[:MANAGERS_MAX]]
         sections.append(TopSection(_MANAGERS, rows, _MANAGERS_SPARE))
-    notes = []
-    for what, whole, shown in (("tasks", picture["vertices"], TASKS_MAX), ("task managers", managers, MANAGERS_MAX)):
-        if len(whole) > shown:
-            notes.append(f"and {len(whole) - shown:,} more {what}")
+    notes = _left_out("tasks", picture["vertices"], TASKS_MAX) + _left_out("task managers", managers, MANAGERS_MAX)
     if picture["exceptions"]["root-exception"]:
         ago = age_text(picture["now"] - picture["exceptions"]["timestamp"])
         notes.append(f"last failure, {ago}: {_headline(picture['exceptions']['exceptionHistory']['entries'][0])}")
@@ -137,14 +133,20 @@ def ended_view_of(picture: Picture, width: int = WIDE) -> TopView:
     if restarts:
         about += f" · restarted {plural(restarts, 'time')}"
     rows = [row for vertex in picture["vertices"][:TASKS_MAX] for row in _operators(vertex, duration_ms)]
-    left = len(picture["vertices"]) - TASKS_MAX
+    sections = [TopSection(_OPERATORS, rows, _OPERATORS_SPARE)]
     return TopView(
-        cut(printable_line(picture["name"]), max(4, width - len(about))) + about,
-        [],
-        [TopSection(_OPERATORS, rows, _OPERATORS_SPARE)],
-        [f"and {left:,} more tasks"] if left > 0 else [],
-        width,
+        _titled(picture, about, width), [], sections, _left_out("tasks", picture["vertices"], TASKS_MAX), width
     )
+
+
+def _titled(picture: Picture, about: str, width: int) -> str:
+    """Return the job's name, as much of it as there is room for, and what is said about it."""
+    return cut(printable_line(picture["name"]), max(4, width - len(about))) + about
+
+
+def _left_out(what: str, whole: Sequence[Any], shown: int) -> list[str]:
+    """Return the note on what is not shown; none if all is."""
+    return [f"and {len(whole) - shown:,} more {what}"] if len(whole) > shown else []
 
 
 def _operators(vertex: Picture, duration_ms: int) -> list[tuple[str, ...]]:

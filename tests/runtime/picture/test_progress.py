@@ -1,5 +1,6 @@
 """A job on the terminal, which is a text here, as is its clock."""
 
+import dataclasses
 import fcntl
 import io
 import os
@@ -48,7 +49,7 @@ class FakeJob:
         self.left -= 1
         if self.left <= 0:
             self.enough.set()
-        return BEGUN
+        return dataclasses.replace(BEGUN)  # a new one each time
 
 
 def clock_of(step_ms):
