@@ -655,19 +655,14 @@ def test_what_is_done_to_what_an_evictor_left_does_not_stay_in_the_window(backen
     assert collected(windows.reduce(extended).map(with_99)) == [[0, 99], [0, 1, 99], [1, 2, 99], [2, 3, 99]]
 
 
-class AddsInPlace(AggregateFunction):
+class AddsInPlace(Grows):
+    """All values, in an accumulator that is changed in place."""
+
     def create_accumulator(self):
         return []
 
-    def add(self, value, accumulator):
-        accumulator.append(value)
-        return accumulator
-
     def get_result(self, accumulator):
         return list(accumulator)
-
-    def merge(self, one, other):
-        return one + other
 
 
 def after_a_read(update):

@@ -92,6 +92,11 @@ def copied(value):
     return own_copy(value)
 
 
+def copied_if_it_can(value):
+    """As `copied`, or the value itself where it cannot be copied, such as a lock."""
+    return own_if_it_can(value)
+
+
 def declare_fixed(*classes):
     """Objects of these classes are never changed by anybody."""
     FIXED_CLASSES.update(classes)
@@ -176,8 +181,7 @@ cdef frozenset COPYING = frozenset([collections.defaultdict, collections.Ordered
 
 
 cdef bint is_array_class(object class_) except -1:
-    numpy = sys.modules.get("numpy")
-    return numpy is not None and class_ is getattr(numpy, "ndarray", None)
+    return class_ is getattr(sys.modules.get("numpy"), "ndarray", None)
 
 
 cdef bint adds_nothing(object class_, object base) except -1:

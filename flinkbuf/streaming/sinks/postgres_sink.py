@@ -9,7 +9,6 @@ Flink: JdbcExactlyOnceSinkWriter, XaFacade.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import re
 import time
@@ -18,7 +17,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from flinkbuf._core.value.own_value import copied
+from flinkbuf._core.value.own_value import copied_if_it_can
 from flinkbuf.errors import FlinkbufError
 from flinkbuf.log import logger
 from flinkbuf.streaming.sinks.sink import CommitRequest, Committer, Sink, SinkContext, SinkWriter, WriterContext
@@ -180,9 +179,7 @@ class Rows:
     def add(self, element: Any) -> int:
         """Take one record; returns how many wait."""
         row = _parameters_of(element) if self._parameters is None else self._parameters(element)
-        with contextlib.suppress(TypeError):  # an object of the driver's that does not pickle is taken as it is
-            row = copied(row)  # whoever gave it may go on changing it
-        self.batch.append(row)
+        self.batch.append(copied_if_it_can(row))  # whoever gave it may go on changing it
         return len(self.batch)
 
     def send(self, connection: Any) -> None:

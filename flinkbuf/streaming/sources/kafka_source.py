@@ -68,6 +68,11 @@ class KafkaPartitionSplit:
         """Return a name that is unique among the splits of the source."""
         return f"{self.partition.topic}-{self.partition.partition}"
 
+    @property
+    def is_empty(self) -> bool:
+        """Return whether there is nothing to read."""
+        return self.stop is not None and self.start >= self.stop
+
 
 class KafkaTopicSource(Source):
     """Reads partitions; `flinkbuf.datastream.connectors.kafka.KafkaSource` is its face."""
@@ -223,8 +228,8 @@ class KafkaReader(SourceReader):
 
     def add_splits(self, splits: Sequence[KafkaPartitionSplit]) -> None:
         """Add partitions to read."""
-        self._empty += [split.split_id for split in splits if split.stop is not None and split.start >= split.stop]
-        splits = [split for split in splits if split.stop is None or split.start < split.stop]
+        self._empty += [split.split_id for split in splits if split.is_empty]
+        splits = [split for split in splits if not split.is_empty]
         if not splits:
             return
         if self._fetcher is None:
