@@ -4,6 +4,7 @@ Looking at a thread and having an exception raised in it are one step: no Python
 have gone on meanwhile. In pure Python it could.
 """
 
+import gc
 import sys
 
 from cpython.object cimport PyObject
@@ -46,14 +47,28 @@ def innermost_frame(unsigned long thread, tuple own, tuple libraries):
     return None
 
 
+cdef bint is_called_by_nobody(object frame):
+    """Whether a frame, or one of those it was called from, is of a finalizer or of a callback of the collector."""
+    cdef set codes = {getattr(each, "__code__", None) for each in gc.callbacks}
+    while frame is not None:
+        if frame.f_code in codes or frame.f_code.co_name == "__del__":
+            return True
+        frame = frame.f_back
+    return False
+
+
 def raise_in_function(unsigned long thread, error_class not None, tuple own, tuple libraries):
     """Have an exception raised in a thread at its next instruction, if it is in a function that is not flinkbuf's.
+
+    One that the interpreter calls by itself, for an object that goes or at a collection of garbage, is left alone: the
+    interpreter prints what such a function raises, and goes on.
 
     Returns
     -------
     bool
         Whether it will be.
     """
-    if innermost_frame(thread, own, libraries) is None:
+    frame = innermost_frame(thread, own, libraries)
+    if frame is None or is_called_by_nobody(frame):
         return False
     return PyThreadState_SetAsyncExc(thread, <PyObject*>error_class) == 1

@@ -1,10 +1,13 @@
 """Which function a thread is in: that of the program, never flinkbuf's own."""
 
+import gc
 import queue
 import sysconfig
 import threading
 from contextlib import contextmanager
 from pathlib import Path
+
+import pytest
 
 import flinkbuf
 from flinkbuf._core.ground.wakeup import TaskBell
@@ -70,6 +73,44 @@ def test_an_exception_is_raised_where_the_function_is():
         assert reached.wait(10)
         assert raise_in_function(thread, Told, OWN, LIBRARIES)
     assert len(seen) == 1
+
+
+class Goes:
+    def __init__(self, function):
+        self.function = function
+
+    def __del__(self):
+        self.function()
+
+
+@pytest.mark.parametrize("caller", ["finalizer", "collector"])
+def test_what_the_interpreter_calls_by_itself_is_left_alone(caller):
+    may_end, is_there, threads = threading.Event(), threading.Event(), []
+
+    def wait(*_):
+        if threading.get_ident() in threads:  # any thread may collect garbage
+            is_there.set()
+            while not may_end.wait(0.001):
+                pass
+
+    def go():
+        threads.append(threading.get_ident())
+        if caller == "finalizer":
+            Goes(wait)
+            return
+        gc.callbacks.append(wait)
+        try:
+            gc.collect()
+        finally:
+            gc.callbacks.remove(wait)
+
+    with thread_of(go) as thread:
+        try:
+            assert is_there.wait(10)
+            assert innermost_frame(thread, OWN, LIBRARIES).f_code.co_name == "wait"
+            assert not raise_in_function(thread, Told, OWN, LIBRARIES)
+        finally:
+            may_end.set()
 
 
 def test_a_function_that_is_in_compiled_code_of_flinkbuf_hears_it_when_it_comes_back():
