@@ -120,6 +120,7 @@ class PartFile:
         self._final_path = final_path
         self._replaces = () if begins_with is None else (*begins_with.replaces, begins_with.path)
         folder, name = os.path.split(final_path)
+        self._unsynced = _directories_with_new_names(folder)
         os.makedirs(folder, exist_ok=True)
         self._path = os.path.join(folder, hidden_name or f".{name}.inprogress.{uuid.uuid4()}")
         self._file: IO[bytes] = open(self._path, "xb")  # noqa: SIM115
@@ -153,7 +154,7 @@ class PartFile:
         """Write all bytes to the disk, and return what a checkpoint keeps of the file."""
         self.flush()
         try:
-            os.fsync(self._file.fileno())
+            self._sync()
         except OSError as error:
             raise self._located(error) from error
         return PartInProgress(self._path, replace(self.info, size=self._file.tell()), self._replaces)
@@ -163,7 +164,7 @@ class PartFile:
         try:
             self._writer.finish()
             self._file.flush()
-            os.fsync(self._file.fileno())
+            self._sync()
             self._file.close()
         except OSError as error:
             raise self._located(error) from error
@@ -178,6 +179,13 @@ class PartFile:
             getattr(self._writer, "abandon", bool)()
         with contextlib.suppress(OSError):  # such as a disk that is full: the reason was raised before
             self._file.close()
+
+    def _sync(self) -> None:
+        """Have the bytes on the disk, and the name: a checkpoint that counts the file finds it after a power cut."""
+        os.fsync(self._file.fileno())
+        while self._unsynced:
+            _sync_directory(self._unsynced[-1])
+            self._unsynced.pop()
 
     def _located(self, error: OSError) -> OSError:
         """Return the same error with the path, which Python does not know while it writes."""
@@ -205,6 +213,18 @@ def _copy(part: PartInProgress, file: IO[bytes]) -> None:
             block = source.read(min(left, _COPY_BYTES))
             file.write(block)
             left -= len(block)
+
+
+def _directories_with_new_names(folder: str) -> list[str]:
+    """Return the directories that get a new name when a file is made in `folder`, which may not be there yet.
+
+    The one above is always among them: another subtask may have made `folder` a moment ago.
+    """
+    folder = os.path.abspath(folder)
+    found = [folder, os.path.dirname(folder)]
+    while not os.path.isdir(found[-1]):
+        found.append(os.path.dirname(found[-1]))
+    return found
 
 
 def _sync_directory(path: str) -> None:

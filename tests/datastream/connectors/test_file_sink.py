@@ -297,6 +297,42 @@ def test_text_of_a_declared_type_is_flink_s():
     assert pickle.loads(pickle.dumps(encoder))((True,)) == "(true)\n".encode("UTF-16-BE")
 
 
+class PlainWriter:
+    def __init__(self, file):
+        self.add_element = file.write
+
+    def flush(self):
+        pass
+
+    def finish(self):
+        pass
+
+
+def test_a_part_file_s_name_is_on_the_disk_before_a_checkpoint_counts_it(tmp_path, monkeypatch):
+    synced, fsync = [], os.fsync
+    monkeypatch.setattr(
+        os, "fsync", lambda handle: synced.append(os.readlink(f"/proc/self/fd/{handle}")) or fsync(handle)
+    )
+    folder = tmp_path / "new" / "bucket"
+    part = PartFile(str(folder / "part-0"), PartFileInfo("bucket", 0, 0), PlainWriter)
+    part.write(b"1", 0)
+    path = part.persist().path
+    assert synced == [path, str(tmp_path), str(folder.parent), str(folder)], "the file, then each name above it"
+    part.persist()
+    part.finish()
+    assert synced[4:] == [path, path], "a name is written once"
+
+
+def test_a_part_file_that_ends_before_a_checkpoint_has_its_name_on_the_disk(tmp_path, monkeypatch):
+    synced, fsync = [], os.fsync
+    monkeypatch.setattr(
+        os, "fsync", lambda handle: synced.append(os.readlink(f"/proc/self/fd/{handle}")) or fsync(handle)
+    )
+    part = PartFile(str(tmp_path / "part-0"), PartFileInfo("", 0, 0), PlainWriter)
+    pending = part.finish()
+    assert synced == [pending.in_progress_path, str(tmp_path.parent), str(tmp_path)]
+
+
 # Formats
 
 
