@@ -30,6 +30,7 @@ __all__ = [
 _INTEGERS = ("BYTE", "SHORT", "INT", "LONG", "BIG_INT")
 _ARRAYS = ("LIST", "OBJECT_ARRAY", "PRIMITIVE_ARRAY", "STRING_ARRAY")
 DEFAULT_ARRAY_SEPARATOR = ";"
+_MAX_FIELD = 2**31 - 1  # characters; the module's own limit of 128 KiB is less than a document in a column has
 
 
 @dataclass(frozen=True)
@@ -283,6 +284,7 @@ def _reader(schema: CsvSchema, lines: Iterable[str]) -> Any:
 
 
 def _rows_of(schema: CsvSchema, lines: Iterable[str]) -> Any:
+    csv.field_size_limit(max(csv.field_size_limit(), _MAX_FIELD))
     return csv.reader(lines, strict=True, **_dialect(schema))
 
 
@@ -392,9 +394,9 @@ def _basic_parser(type_info: TypeInformation) -> Callable[[str], Any]:
     if kind == "BOOLEAN":
         return _boolean
     if kind in _INTEGERS:
-        return int
+        return lambda text: int(_digits(text))
     if kind in ("FLOAT", "DOUBLE"):
-        return float
+        return lambda text: float(_digits(text))
     if kind == "BIG_DEC":
         return _decimal
     raise TypeError(f"a CSV column holds texts, numbers, booleans, or arrays of these, not {type_info!r}")
@@ -407,9 +409,16 @@ def _boolean(text: str) -> bool:
     return lowered == "true"
 
 
+def _digits(text: str) -> str:
+    """Return the text of a number; ``1_000`` is one in Python's source, and not in a file."""
+    if "_" in text:
+        raise ValueError(f"{text!r} is no number")
+    return text
+
+
 def _decimal(text: str) -> Decimal:
     try:
-        return Decimal(text.strip())
+        return Decimal(_digits(text).strip())
     except ArithmeticError:
         raise ValueError(f"{text!r} is no decimal number") from None
 

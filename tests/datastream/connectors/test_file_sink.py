@@ -374,6 +374,24 @@ def test_csv_quotes_whatever_a_reader_takes_for_a_line_end(tmp_path, separator):
     assert list(CsvReaderFormat.for_schema(schema).read_split(FileSplit(path, 0, os.stat(path).st_size))) == rows
 
 
+def test_a_field_of_csv_may_be_long(tmp_path):
+    schema = CsvSchema.builder().add_string_column("a").add_number_column("b").build()
+    sink = bulk(tmp_path, CsvBulkWriters.for_schema(schema))
+    sink.write(Row("x" * 300_000, 1))
+    sink.end()
+    path = part_of(tmp_path)
+    read = CsvReaderFormat.for_schema(schema).read_split(FileSplit(path, 0, os.stat(path).st_size))
+    assert list(read) == [Row("x" * 300_000, 1)]
+
+
+@pytest.mark.parametrize("kind", [Types.LONG(), Types.DOUBLE(), Types.BIG_DEC()])
+def test_digits_of_python_s_source_are_no_number_of_csv(kind):
+    read = CsvRowDeserializationSchema.Builder(Types.ROW_NAMED(["n"], [kind])).build()
+    assert read.deserialize(b"1000")[0] == 1000
+    with pytest.raises(CorruptDataError, match="column 'n': '1_000' is no number"):
+        read.deserialize(b"1_000")
+
+
 def test_csv_messages():
     read = CsvRowDeserializationSchema.Builder(ROW).set_field_delimiter("|").set_null_literal("n").build()
     write = CsvRowSerializationSchema.Builder(ROW).set_field_delimiter("|").set_null_literal("n")
