@@ -85,6 +85,7 @@ cdef class KeyedMapState(KeyedState):
 cdef class MapIterator:
     cdef KeyedMapState state
     cdef object entries
+    cdef object token           # of the key whose map it is
     cdef Py_ssize_t change_count
     cdef int part
     cdef object last_key

@@ -435,6 +435,7 @@ cdef class MapIterator:
     def __cinit__(self, KeyedMapState state, int part, entries):
         self.state = state
         self.entries = iter(entries)
+        self.token = state.key_context.token
         self.change_count = state.change_count
         self.part = part
 
@@ -462,6 +463,11 @@ cdef class MapIterator:
     def remove(self):
         """Take the last entry that was given out of the map."""
         self.check()
+        if self.token is not self.state.key_context.token and self.token != self.state.key_context.token:
+            raise RuntimeError(
+                f"this iterator goes over the map state {self.state.name!r} of another key: an iterator serves the "
+                f"record or timer that it was made for"
+            )
         if not self.has_last:
             raise RuntimeError("nothing to remove: call next() first")
         self.has_last = False

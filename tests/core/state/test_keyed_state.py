@@ -92,6 +92,20 @@ def test_a_map_is_used_as_a_dict_is(keys):
     assert state.is_empty() and list(state.items()) == []
 
 
+def test_an_iterator_that_is_kept_removes_nothing_of_another_key(keys):
+    state = KeyedMapState("s", keys)
+    state.put(1, "of a")
+    keys.set_key("b")
+    state.put(1, "of b")
+    keys.set_key("a")
+    entries = state.items()
+    next(entries)
+    keys.set_key("b")
+    with pytest.raises(RuntimeError, match="map state 's' of another key"):
+        entries.remove()
+    assert state.get(1) == "of b"
+
+
 def test_a_map_may_lose_entries_through_its_iterator_only(keys):
     state = KeyedMapState("s", keys)
     state.put_all({number: number for number in range(10)})
