@@ -34,3 +34,12 @@ cdef class KeyHasher:
     cdef fb_data_output output       # scratch for keys that have to be encoded
     cdef int hash(self, object key, int32_t* hash, int64_t record_number) except -1
     cdef int hash_by_codec(self, object key, int32_t* hash, int64_t record_number) except -1
+
+
+cdef class KeyGrouper:
+    cdef KeyHasher hasher
+    cdef uint32_t max_parallelism
+    cdef readonly uint32_t first, last
+
+    cdef int64_t group(self, object key) except -1
+    cdef int64_t own_group(self, object key) except -1

@@ -213,6 +213,37 @@ cdef class KeyHasher:
         return hashes
 
 
+cdef class KeyGrouper:
+    """Which key group a key is in, as partitioners see it; and which groups a subtask has."""
+
+    def __init__(self, TypeCodec codec not None, uint32_t max_parallelism, uint32_t first, uint32_t last):
+        self.hasher = KeyHasher(codec, takes_none=True)
+        self.max_parallelism = max_parallelism
+        self.first = first
+        self.last = last
+
+    cdef int64_t group(self, object key) except -1:
+        cdef int32_t hash_code
+        self.hasher.hash(key, &hash_code, -1)
+        return fb_key_group_of(hash_code, self.max_parallelism)
+
+    cdef int64_t own_group(self, object key) except -1:
+        """The key group of a key; RuntimeError if another subtask has it."""
+        cdef int64_t group = self.group(key)
+        if self.first <= group <= self.last:
+            return group
+        raise RuntimeError(
+            f"the key {key!r} is in key group {group}, but this subtask has {self.first} to {self.last}: a key "
+            f"selector must give the same key for the same record each time it is called, in each process, and it is "
+            f"called again behind the shuffle; a key that is drawn, or depends on the order of a set, is put into the "
+            f"record by a map() before key_by()"
+        )
+
+    def group_of(self, key):
+        """The key group of a key."""
+        return self.group(key)
+
+
 cdef hash_column(keys):
     """The hash codes of a contiguous array of one of the types in DTYPES."""
     import numpy

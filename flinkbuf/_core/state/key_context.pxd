@@ -1,3 +1,6 @@
+from libc.stdint cimport uint64_t
+
+from flinkbuf._core.record.key_group cimport KeyGrouper
 from flinkbuf._core.record.key_token cimport KeyTokens
 
 
@@ -15,6 +18,8 @@ cdef class KeyContext:
     cdef object token           # what tables are keyed by: equal for equal keys only; outside of a key a NoKey
     cdef readonly bint is_set
     cdef readonly KeyTokens tokens  # of the type of the keys
+    cdef KeyGrouper grouper     # of the subtask; None: any key is taken
+    cdef uint64_t key_count     # that were set so far
     cdef list listeners         # called without arguments after each change of the key; None: nobody listens
 
     cpdef set_key(self, object key)

@@ -1,11 +1,12 @@
 from collections.abc import Callable
 from typing import Any
 
+from flinkbuf._core.record.key_group import KeyGrouper
 from flinkbuf._core.record.key_token import KeyTokens
 from flinkbuf._core.value.type_codec import TypeCodec
 
 class KeyContext:
-    def __init__(self, codec: TypeCodec | None = None) -> None: ...
+    def __init__(self, codec: TypeCodec | None = None, grouper: KeyGrouper | None = None) -> None: ...
     @property
     def tokens(self) -> KeyTokens: ...
     @property

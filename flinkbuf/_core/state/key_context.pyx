@@ -4,9 +4,14 @@ One a keyed operator, used by the task's thread only. Set before each record fro
 before each timer from the timer. Flink: KeyContext, AbstractKeyedStateBackend.setCurrentKey.
 """
 
+from flinkbuf._core.record.key_group cimport KeyGrouper
 from flinkbuf._core.record.key_token cimport KeyTokens, bring_key, key_token
 from flinkbuf._core.value.own_value cimport own_copy
 from flinkbuf._core.value.type_codec cimport TypeCodec
+
+cdef enum:
+    FIRST_CHECKS = 64   # of so many keys at the beginning the group is looked at
+    CHECK_EACH = 256    # then of one in so many: a key selector that draws its keys is found, at no cost
 
 
 cdef class HeldKey:
@@ -53,15 +58,34 @@ cdef object given_key(object token):
 
 
 cdef class KeyContext:
-    """The current key of one operator; `codec` is that of the keys' type, None if nobody declared one."""
+    """The current key of one operator.
 
-    def __cinit__(self, TypeCodec codec=None):
+    Parameters
+    ----------
+    codec : TypeCodec, optional
+        Of the keys' type; None where no type is declared.
+    grouper : KeyGrouper, optional
+        Of the subtask: keys that another subtask has are refused, as far as they are looked at. None: no key is.
+    """
+
+    def __cinit__(self, TypeCodec codec=None, KeyGrouper grouper=None):
         self.tokens = KeyTokens(codec)
         self.token = NO_KEY
+        self.grouper = grouper
 
     cpdef set_key(self, object key):
-        """Everything up to the next call is done for this key."""
+        """Everything up to the next call is done for this key.
+
+        Raises
+        ------
+        RuntimeError
+            If the key belongs to another subtask: its selector gives another key each time.
+        """
         self.key = bring_key(self.tokens, key)
+        if self.key_count < FIRST_CHECKS or self.key_count % CHECK_EACH == 0:
+            if self.grouper is not None:
+                self.grouper.own_group(self.key)
+        self.key_count += 1
         self.token = self.token_of(self.key)
         self.is_set = True
         if self.listeners is not None:

@@ -3,7 +3,7 @@ from libc.stdint cimport int64_t
 from flinkbuf._core.ground.data_view cimport fb_data_output
 from flinkbuf._core.state.key_context cimport KeyContext
 from flinkbuf._core.state.keyed_state cimport KeyedState
-from flinkbuf._core.state.state_codec cimport KeyGrouper
+from flinkbuf._core.record.key_group cimport KeyGrouper
 from flinkbuf._core.state.state_table cimport StateTable
 from flinkbuf._core.value.type_codec cimport TypeCodec
 

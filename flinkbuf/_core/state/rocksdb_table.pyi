@@ -1,8 +1,8 @@
 from typing import Any
 
+from flinkbuf._core.record.key_group import KeyGrouper
 from flinkbuf._core.state.key_context import KeyContext
 from flinkbuf._core.state.keyed_state import KeyedState
-from flinkbuf._core.state.state_codec import KeyGrouper
 from flinkbuf._core.value.type_codec import TypeCodec
 
 class CachedValue: ...

@@ -1,7 +1,7 @@
 from libc.stdint cimport int64_t, uint8_t, uint32_t
 
 from flinkbuf._core.ground.data_view cimport fb_data_input, fb_data_output
-from flinkbuf._core.record.key_group cimport KeyHasher
+from flinkbuf._core.record.key_group cimport KeyGrouper
 from flinkbuf._core.state.keyed_state cimport KeyedState
 from flinkbuf._core.state.state_table cimport FrozenTable
 from flinkbuf._core.value.type_codec cimport TypeCodec
@@ -17,14 +17,6 @@ cdef struct group_buffer:
     fb_data_output output
     int64_t namespace_number    # of the entry written last; 0: the default one
     uint32_t checksum           # of its bytes, when they are gathered
-
-
-cdef class KeyGrouper:
-    cdef KeyHasher hasher
-    cdef uint32_t max_parallelism
-    cdef readonly uint32_t first, last
-
-    cdef int64_t group(self, object key) except -1
 
 
 cdef class GroupWriter:

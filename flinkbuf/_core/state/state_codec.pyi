@@ -1,18 +1,11 @@
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from flinkbuf._core.record.key_group import KeyGrouper
 from flinkbuf._core.state.key_context import KeyContext
 from flinkbuf._core.state.keyed_state import KeyedState
 from flinkbuf._core.state.state_table import FrozenTable
 from flinkbuf._core.value.type_codec import TypeCodec
-
-class KeyGrouper:
-    def __init__(self, codec: TypeCodec, max_parallelism: int, first: int, last: int) -> None: ...
-    @property
-    def first(self) -> int: ...
-    @property
-    def last(self) -> int: ...
-    def group_of(self, key: Any) -> int: ...
 
 class GroupWriter:
     def __init__(self, grouper: KeyGrouper, key_codec: TypeCodec | None, is_cancelled: Callable[[], bool]) -> None: ...

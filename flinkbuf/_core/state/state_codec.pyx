@@ -9,7 +9,7 @@ milliseconds, so that a task whose state is being written is not held up. Flink:
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.dict cimport PyDict_Next
 from cpython.object cimport PyObject
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy
 from posix.time cimport CLOCK_MONOTONIC, clock_gettime, timespec
@@ -24,7 +24,7 @@ from flinkbuf._core.ground.data_view cimport (
 from flinkbuf._core.ground.errors cimport check
 from flinkbuf.errors import CorruptDataError, state_refused
 from flinkbuf._core.state.key_context cimport KeyContext, key_of_token
-from flinkbuf._core.record.key_group cimport fb_key_group_of
+from flinkbuf._core.record.key_group cimport KeyGrouper
 from flinkbuf._core.state.keyed_state cimport KeyedListState, KeyedMapState, KeyedState
 from flinkbuf._core.value.python_object cimport FB_IDENTITY
 from flinkbuf._core.state.state_table cimport StateTable
@@ -50,25 +50,6 @@ cdef int breathe() except -1:
     with nogil:
         usleep(1)
     return 0
-
-
-cdef class KeyGrouper:
-    """Which key group a key is in, as partitioners see it; and which groups a subtask has."""
-
-    def __init__(self, TypeCodec codec not None, uint32_t max_parallelism, uint32_t first, uint32_t last):
-        self.hasher = KeyHasher(codec, takes_none=True)
-        self.max_parallelism = max_parallelism
-        self.first = first
-        self.last = last
-
-    cdef int64_t group(self, object key) except -1:
-        cdef int32_t hash_code
-        self.hasher.hash(key, &hash_code, -1)
-        return fb_key_group_of(hash_code, self.max_parallelism)
-
-    def group_of(self, key):
-        """The key group of a key."""
-        return self.group(key)
 
 
 cdef class GroupWriter:
@@ -105,13 +86,7 @@ cdef class GroupWriter:
             free(self.buffers)
 
     cdef group_buffer* buffer_of(self, object key) except NULL:
-        cdef int64_t group = self.grouper.group(key)
-        if group < self.grouper.first or group > self.grouper.last:
-            raise RuntimeError(
-                f"key {key!r} is in key group {group}, but this subtask has {self.grouper.first} to "
-                f"{self.grouper.last}: does the key selector give the same key for the same record everywhere?"
-            )
-        return &self.buffers[group - self.grouper.first]
+        return &self.buffers[self.grouper.own_group(key) - self.grouper.first]
 
     cdef int put_entry(self, object namespace, int64_t namespace_number, object key, TypeCodec codec, object value,
                        object stamps) except -1:

@@ -72,11 +72,11 @@ def make_context(
     operator_state = OperatorStateBackend()
     key_context, keyed_state, timers = None, None, None
     if config.is_keyed:
-        key_context = KeyContext(None if config.key_type is None else config.key_type.codec)
-        timers = (BatchTimerServices if settings.is_batch else TimerServices)(key_context, processing_time)
         key_groups = KeyGroups.of_subtask(
             config.key_type, task.max_parallelism, parallelism=task.parallelism, subtask_index=task.subtask_index
         )
+        key_context = KeyContext(None if config.key_type is None else config.key_type.codec, key_groups.grouper())
+        timers = (BatchTimerServices if settings.is_batch else TimerServices)(key_context, processing_time)
         keyed_state = _keyed_state(settings)(key_context, key_groups, clock, timers)
     return OperatorContext(
         task=task,

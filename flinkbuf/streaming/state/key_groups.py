@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from flinkbuf._core.record.key_group import key_group_range
-from flinkbuf._core.state.state_codec import KeyGrouper
+from flinkbuf._core.record.key_group import KeyGrouper, key_group_range
 from flinkbuf._core.value.type_codec import TypeCodec
 from flinkbuf.types.type_information import TypeInformation, object_type
 

@@ -3,6 +3,7 @@
 import pytest
 from frozen_tables import contents_of
 
+from flinkbuf._core.record.key_group import KeyGrouper
 from flinkbuf._core.state.key_context import KeyContext
 from flinkbuf._core.state.keyed_state import (
     KeyedAggregatingState,
@@ -11,6 +12,7 @@ from flinkbuf._core.state.keyed_state import (
     KeyedReducingState,
     KeyedValueState,
 )
+from flinkbuf._core.value.type_codec import TypeCodec
 
 
 class Mean:
@@ -34,6 +36,30 @@ def keys():
     context = KeyContext()
     context.set_key("a")
     return context
+
+
+def test_a_key_of_another_subtask_is_refused():
+    grouper = KeyGrouper(TypeCodec("LONG"), 128, 64, 127)
+    mine, other = (
+        next(key for key in range(100) if (grouper.group_of(key) >= 64) is wanted) for wanted in (True, False)
+    )
+    context = KeyContext(TypeCodec("LONG"), grouper)
+    context.set_key(mine)
+    with pytest.raises(RuntimeError, match=f"key {other} is in key group .*this subtask has 64 to 127.*the same key"):
+        context.set_key(other)
+
+
+def test_of_many_keys_some_are_looked_at():
+    grouper = KeyGrouper(TypeCodec("LONG"), 128, 64, 127)
+    mine, other = (
+        next(key for key in range(100) if (grouper.group_of(key) >= 64) is wanted) for wanted in (True, False)
+    )
+    context = KeyContext(TypeCodec("LONG"), grouper)
+    for _ in range(1000):
+        context.set_key(mine)
+    with pytest.raises(RuntimeError, match="a key selector must give the same key"):
+        for _ in range(256):
+            context.set_key(other)
 
 
 def test_each_key_has_a_value_of_its_own(keys):

@@ -264,7 +264,7 @@ def test_a_key_that_is_not_this_subtask_s_is_an_error_that_says_why():
     backend = backend_of(parallelism=128, subtask=3)
     backend.key_context.set_key("a")
     backend.get_state(ValueStateDescriptor("s", None)).update(1)
-    with pytest.raises(RuntimeError, match="key 'a' is in key group .* does the key selector give the same key"):
+    with pytest.raises(RuntimeError, match="key 'a' is in key group .* a key selector must give the same key"):
         snapshot_of(backend)
 
 
