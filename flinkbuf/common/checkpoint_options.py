@@ -10,19 +10,9 @@ from typing import Any
 
 from flinkbuf.common import options
 from flinkbuf.common.configuration import Configuration
-from flinkbuf.runtime.checkpoint.checkpoint_config import CheckpointCoordinatorConfig
+from flinkbuf.runtime.checkpoint.checkpoint_config import CheckpointCoordinatorConfig, RecoverySettings
 from flinkbuf.streaming.chain.operator_config import ExecutionSettings
 from flinkbuf.streaming.checkpoint.snapshot_writer import MAX_INLINE_SIZE
-
-
-@dataclass(frozen=True)
-class RecoverySettings:
-    """What a job begins from. Flink: SavepointRestoreSettings."""
-
-    path: str
-    claim_mode: str = "NO_CLAIM"
-    allow_non_restored_state: bool = False
-    falls_back: bool = False
 
 
 @dataclass(frozen=True)

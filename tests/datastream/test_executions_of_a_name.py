@@ -153,6 +153,42 @@ def test_a_damaged_record_keeps_no_other_job_from_being_recovered(directory, see
     assert numbers_in(seen) == [1, 2]
 
 
+def test_a_job_that_had_no_checkpoint_of_its_own_is_recovered_with_the_savepoint_it_began_with(
+    directory, seen, tmp_path, monkeypatch
+):
+    """Its program is gone, and was in another directory."""
+    go_on = seen.with_name("go-on")
+
+    def source():
+        yield from (1, 2)
+        while not go_on.exists():
+            time.sleep(0.01)
+        yield from (3, 4)
+
+    def note(number):
+        with open(seen, "a") as file:
+            print(number, file=file)
+        return number
+
+    def program(**options):
+        env = environment(directory, **options)
+        env.add_source(source).map(note).print()
+        return env
+
+    client = program(**{"high-availability.type": "none"}).execute_async("counts")
+    while numbers_in(seen) != [1, 2]:
+        time.sleep(0.01)
+    savepoint = client.stop_with_savepoint(False, str(tmp_path / "savepoints")).result()
+    monkeypatch.chdir(tmp_path)
+    env = program(**{"execution.state-recovery.path": os.path.relpath(savepoint)})
+    start = job_start.start_of(env, "counts", env._job_files(), None, can_be_taken_over=True)
+    start.make(clock=None, on_end=())._leadership.close(is_over_for_good=False)
+    monkeypatch.chdir("/")
+    go_on.touch()
+    assert main(["recover", directory]) == 0
+    assert numbers_in(seen) == [1, 2, 3, 4]
+
+
 def test_a_job_whose_lease_cannot_be_renewed_is_suspended_and_goes_on_when_its_program_is_started_again(
     directory, again, seen, monkeypatch
 ):

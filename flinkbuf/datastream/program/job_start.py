@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
+from flinkbuf.checkpoints.storage import location_of
 from flinkbuf.common import checkpoint_options, job_options, options
 from flinkbuf.common.checkpoint_options import HighAvailability
 from flinkbuf.common.configuration import Configuration
@@ -19,7 +20,7 @@ from flinkbuf.common.web_options import web_settings_of
 from flinkbuf.runtime.checkpoint.checkpoint_config import RestoredCheckpoint
 from flinkbuf.runtime.driver.job_files import JobFiles
 from flinkbuf.runtime.driver.running_job import RunningJob
-from flinkbuf.runtime.driver.stored_job import StoredJob, restored_from
+from flinkbuf.runtime.driver.stored_job import StoredJob, restored_by
 from flinkbuf.runtime.driver.target import Target, target_named
 from flinkbuf.runtime.graph.job_graph import JobGraph, build_job_graph
 from flinkbuf.runtime.graph.operator_ids import operator_ids
@@ -291,9 +292,7 @@ def _restored(env: Program, taken: TakenJob | None, is_batch: bool) -> RestoredC
             f"a batch job cannot begin with the state of {recovery.path}: it keeps none beyond one key; run it with "
             "execution.runtime-mode STREAMING"
         )
-    return restored_from(
-        recovery.path, recovery.claim_mode, recovery.allow_non_restored_state, falls_back=recovery.falls_back
-    )
+    return restored_by(recovery)
 
 
 def _stored(
@@ -302,6 +301,7 @@ def _stored(
     configuration, settings = env._configuration, env._execution_settings(graph.settings.is_batch)
     checkpointing = checkpoint_options.checkpointing_of(configuration)
     restart = job_options.restart_of(configuration, has_checkpoints=settings.checkpointing_enabled)
+    recovery = checkpoint_options.recovery_of(configuration)
     stored = StoredJob(
         graph,
         replace(settings, cached_files=files.local_cache() if target.name != "spark" else {}),
@@ -313,5 +313,6 @@ def _stored(
         configuration=configuration.shown(),
         job_parameters=env._shown_parameters(),
         web_settings=web_settings_of(configuration),
+        recovery=None if recovery is None else replace(recovery, path=location_of(recovery.path)),
     )
     return stored if availability is None else replace(stored, lease_timeout_ms=availability.lease_timeout_ms)

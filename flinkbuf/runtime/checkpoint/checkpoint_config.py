@@ -125,6 +125,16 @@ class CheckpointCoordinatorConfig:
 
 
 @dataclass(frozen=True)
+class RecoverySettings:
+    """What the program says its job is to begin from. Flink: SavepointRestoreSettings."""
+
+    path: str
+    claim_mode: str = "NO_CLAIM"
+    allow_non_restored_state: bool = False
+    falls_back: bool = False
+
+
+@dataclass(frozen=True)
 class RestoredCheckpoint:
     """What a job begins with.
 

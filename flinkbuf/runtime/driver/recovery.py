@@ -22,7 +22,7 @@ from flinkbuf.runtime.driver.checkpoint_log import log_stop
 from flinkbuf.runtime.driver.job_result import JobResult
 from flinkbuf.runtime.driver.leadership import Leadership
 from flinkbuf.runtime.driver.running_job import RunningJob
-from flinkbuf.runtime.driver.stored_job import DEFAULT_LEASE_TIMEOUT_MS, StoredJob, restored_from
+from flinkbuf.runtime.driver.stored_job import DEFAULT_LEASE_TIMEOUT_MS, StoredJob, restored_by, restored_from
 from flinkbuf.runtime.driver.target import Target, target_named
 from flinkbuf.runtime.graph.program_identity import ProgramIdentity
 
@@ -100,7 +100,7 @@ class TakenJob:
             if not restored.metadata.is_savepoint:
                 restored = replace(restored, claim_mode="CLAIM")
         if previous.job_id is not None:
-            begins = "its beginning" if restored is None else f"checkpoint {restored.metadata.checkpoint_id}"
+            begins = "what it began with" if restored is None else f"checkpoint {restored.metadata.checkpoint_id}"
             logger.warning("job %r (%s) is taken over and goes on from %s", store.job_name, previous.job_id, begins)
         return cls(store, lease, lease_timeout_ms, previous.job_id, restored, None)
 
@@ -241,7 +241,7 @@ def stored_running_job(
         bundle_fields=stored.bundle_fields,
         job_id=taken.job_id,
         checkpointing=taken.checkpointing(stored.checkpointing),
-        restored=taken.restored,
+        restored=taken.restored or restored_by(stored.recovery),
         leadership=leadership,
     )
 

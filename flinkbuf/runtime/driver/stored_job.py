@@ -18,7 +18,11 @@ from flinkbuf.checkpoints.locations import parent
 from flinkbuf.checkpoints.storage import location_of, storage_of
 from flinkbuf.errors import CorruptDataError
 from flinkbuf.log import logger
-from flinkbuf.runtime.checkpoint.checkpoint_config import CheckpointCoordinatorConfig, RestoredCheckpoint
+from flinkbuf.runtime.checkpoint.checkpoint_config import (
+    CheckpointCoordinatorConfig,
+    RecoverySettings,
+    RestoredCheckpoint,
+)
 from flinkbuf.runtime.graph.job_graph import JobGraph
 from flinkbuf.runtime.graph.main_module import install_main_classes, main_classes
 from flinkbuf.runtime.graph.user_code import pickled
@@ -71,6 +75,15 @@ def restored_from(
         return _restored(whole, claim_mode, allow_non_restored_state)
 
 
+def restored_by(settings: RecoverySettings | None) -> RestoredCheckpoint | None:
+    """Return what a program says its job begins with; None: with nothing. Raises as `restored_from` does."""
+    if settings is None:
+        return None
+    return restored_from(
+        settings.path, settings.claim_mode, settings.allow_non_restored_state, falls_back=settings.falls_back
+    )
+
+
 def _restored(location: str, claim_mode: str, allow_non_restored_state: bool) -> RestoredCheckpoint:
     metadata: CheckpointMetadata = storage_of(location).read_metadata(location)
     return RestoredCheckpoint(metadata, location, claim_mode, allow_non_restored_state)
@@ -114,7 +127,8 @@ class StoredJob:
     """All that a job is started with, so that it can be started again without its program.
 
     `configuration` and `job_parameters` are without secrets, as they may be shown to readers of the job's page.
-    `web_settings` say where that was, without the token.
+    `web_settings` say where that was, without the token. `recovery` says what the job begins with as long as it has no
+    checkpoint of its own.
     """
 
     graph: JobGraph
@@ -128,6 +142,7 @@ class StoredJob:
     configuration: dict[str, str] = field(default_factory=dict)
     job_parameters: dict[str, str] = field(default_factory=dict)
     web_settings: dict[str, str] = field(default_factory=dict)
+    recovery: RecoverySettings | None = None
 
     def to_bytes(self) -> bytes:
         """Return the job as bytes, with the classes of this program's main module.
