@@ -576,9 +576,15 @@ class RunningJob:
     def _finish(self, end: EndJob, *, is_begun: bool = True) -> None:
         """Free everything, then wake the waiting callers."""
         is_over = is_begun and end.status is not JobStatus.SUSPENDED
+        is_late = False
+
+        def remove() -> None:
+            # A storage that was slow may come to it when a later run of the job writes into its directory already.
+            self._directory.remove(is_over=is_over and self._steps.is_end_noted and not is_late)
+
         self._performer.close()
-        remove = partial(self._directory.remove, is_over=is_over and self._steps.is_end_noted)
         self._checkpoints.close(remove if self._directory.path else None)
+        is_late = True
         if self._leadership is not None:
             self._leadership.close(is_over_for_good=is_over)
         if end.status is JobStatus.FAILED:

@@ -14,6 +14,7 @@ from restarts import add_one, fail_at_30, job_of, run
 from flinkbuf.checkpoints.ha_store import HaStore
 from flinkbuf.datastream.connectors.number_seq import NumberSequenceSource
 from flinkbuf.runtime.checkpoint.checkpoint_config import CheckpointCoordinatorConfig
+from flinkbuf.runtime.driver import checkpoint_io
 from flinkbuf.runtime.driver.leadership import Leadership
 from flinkbuf.runtime.driver.running_job import RunningJob
 from flinkbuf.runtime.driver.story import Story
@@ -356,6 +357,19 @@ def test_files_of_a_job_whose_end_is_not_noted_are_left_to_who_may_run_it(is_not
     of_another.mkdir(parents=True)
     run(job)
     assert job.status is JobStatus.FINISHED and of_another.exists() is not is_noted
+
+
+def test_files_that_are_deleted_late_are_not_those_of_a_later_run(tmp_path, monkeypatch):
+    monkeypatch.setattr(checkpoint_io, "CLOSE_WAIT_S", 0.05)
+    config, may_go_on = CheckpointCoordinatorConfig(directory=str(tmp_path)), threading.Event()
+    job = job_of(numbers(), add_one, [].append, job_id="ab" * 16, checkpointing=config)
+    job._checkpoints.do_later(lambda: may_go_on.wait(30))  # a storage that takes its time
+    run(job)
+    later = tmp_path / job.job_id / "chk-2"  # no checkpoint yet: a task writes its state
+    later.mkdir(parents=True)
+    may_go_on.set()
+    job._checkpoints._discarder.join(30)
+    assert later.exists()
 
 
 def test_a_job_that_was_never_begun_is_given_back_with_its_files(tmp_path):
