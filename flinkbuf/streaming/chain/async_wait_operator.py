@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from flinkbuf._core.operators.stream_operator import NO_TIMESTAMP, StreamOperator
 from flinkbuf._core.value.own_value import copied
@@ -56,17 +56,25 @@ class AsyncWaitOperatorFactory:
         return AsyncWaitOperator(self)
 
 
+class _WatermarkOfSubtask(NamedTuple):
+    """A watermark in a snapshot: it says what its subtask may still get, which is true of no other."""
+
+    watermark: int
+    parallelism: int
+
+
 class AsyncWaitOperator(StreamOperator):
     """Calls for many records at once; their results leave with their record's timestamp.
 
     A watermark takes a place in the queue, too: it passes no record and no record passes it. What has not left is in
-    the snapshot, calls that have ended included, and is called for again after a restore.
+    the snapshot, calls that have ended included, and is called for again after a restore. At another parallelism the
+    records are dealt out anew, and watermarks left out: behind that of another subtask a record would be late.
     """
 
     def __init__(self, factory: AsyncWaitOperatorFactory) -> None:
         self._factory = factory
         self._calls: AsyncOperator | None = None
-        self._restored: list[RecordElement | WatermarkElement] = []
+        self._restored: list[RecordElement | WatermarkElement | _WatermarkOfSubtask] = []
         self._mutex = threading.Lock()
         self._has_mail = False  # one is on its way that will emit all that can leave
         self._looking: TimerHandle | None = None  # the next look at the event loop
@@ -107,9 +115,10 @@ class AsyncWaitOperator(StreamOperator):
         self._look()
         restored, self._restored = self._restored, []
         for element in restored:
-            if isinstance(element, WatermarkElement):
-                self.process_watermark(element.watermark)
-            else:
+            if isinstance(element, _WatermarkOfSubtask):
+                if element.parallelism == task.parallelism:
+                    self.process_watermark(element.watermark)
+            elif isinstance(element, RecordElement):
                 self.process_element(element.value, NO_TIMESTAMP if element.timestamp is None else element.timestamp)
 
     def process_element(self, value: Any, timestamp: int) -> None:
@@ -134,7 +143,11 @@ class AsyncWaitOperator(StreamOperator):
     def snapshot_state(self, checkpoint_id: int) -> Any:
         """Keep the records whose results have not left."""
         assert self._calls is not None, "the operator is not open"
-        self._in_flight_state().update(self._calls.snapshot_state())
+        parallelism = self.context.task.parallelism
+        self._in_flight_state().update(
+            _WatermarkOfSubtask(each.watermark, parallelism) if isinstance(each, WatermarkElement) else each
+            for each in self._calls.snapshot_state()
+        )
         return super().snapshot_state(checkpoint_id)
 
     def close(self) -> None:

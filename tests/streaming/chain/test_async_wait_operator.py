@@ -11,6 +11,7 @@ from flinkbuf.common import Time
 from flinkbuf.datastream import AsyncDataStream, AsyncFunction, StreamExecutionEnvironment
 from flinkbuf.streaming.chain.async_wait_operator import AsyncWaitOperatorFactory
 from flinkbuf.streaming.chain.mailbox import MailboxClosedError
+from flinkbuf.streaming.state.snapshot import OperatorSnapshot
 from flinkbuf.testing import OperatorHarness
 from flinkbuf.types.values import StreamRecord, Watermark
 
@@ -54,9 +55,9 @@ class Gated:
 
 
 def harness_of(function, **options):
-    restore = options.pop("restore", None)
+    where = {name: options.pop(name) for name in ("restore", "parallelism", "subtask_index") if name in options}
     options.setdefault("timeout_ms", 0)
-    return OperatorHarness(AsyncWaitOperatorFactory(function, **options)(), is_keyed=False, restore=restore)
+    return OperatorHarness(AsyncWaitOperatorFactory(function, **options)(), is_keyed=False, **where)
 
 
 def settle(harness, count):
@@ -214,6 +215,24 @@ def test_what_has_not_left_is_in_the_snapshot_and_called_for_again(is_ordered):
         end(harness)
         assert sorted(map(str, harness.output)) == sorted(map(str, expected))
         assert harness.output.index(Watermark(9)) == 2
+
+
+def test_at_another_parallelism_no_record_comes_behind_the_watermark_of_another_subtask():
+    snapshots = []
+    for subtask, times in enumerate([(10, 20, 25), (12, 22, 27)]):
+        function = Gated()
+        with harness_of(function, parallelism=2, subtask_index=subtask) as harness:
+            harness.process_element(f"{subtask} first", times[0])
+            harness.process_watermark(times[1])
+            harness.process_element(f"{subtask} last", times[2])
+            snapshots.append(OperatorSnapshot.decode(harness.snapshot().encode()))
+    again = Gated()
+    with harness_of(again, restore=snapshots) as harness:
+        for value in ("0 first", "0 last", "1 first", "1 last"):
+            again.answer(value)
+        end(harness)
+        assert [each.timestamp for each in harness.output if isinstance(each, StreamRecord)] == [10, 25, 12, 27]
+        assert Watermark(20) not in harness.output  # the record at 12 would be late
 
 
 def test_a_restored_queue_may_be_larger_than_the_new_capacity():
