@@ -18,6 +18,7 @@ from flinkbuf.streaming.chain.accumulators import AccumulatorRegistry
 from flinkbuf.streaming.chain.error_location import NO_RECORD, keep_as_context, locate_error
 from flinkbuf.streaming.chain.mailbox import MailboxProcessor, OperatorMailboxExecutor
 from flinkbuf.streaming.chain.operator_config import ChainConfig, ChainedEdge, NetworkEdge, OperatorConfig, TaskInfo
+from flinkbuf.streaming.state.snapshot import OperatorSnapshot
 from flinkbuf.streaming.time.processing_time import OperatorTimerService, TaskTimerService
 
 
@@ -192,9 +193,12 @@ class OperatorChain:
     # ---- the start --------------------------------------------------------------------------------------
 
     def initialize_state_and_open(self, snapshots: Mapping[str, Any] | None) -> None:
-        """Open each operator, tail first, so that one that emits in open() finds all behind it open."""
+        """Open each operator, tail first, so that one that emits in open() finds all behind it open.
+
+        One of which the checkpoint has nothing, such as a source that had come to its end, is restored with nothing.
+        """
         for made in reversed(self.operators):
-            snapshot = None if snapshots is None else snapshots.get(made.config.operator_id)
+            snapshot = None if snapshots is None else snapshots.get(made.config.operator_id, OperatorSnapshot())
             self._call(made, "initialize_state", snapshot)
             self._open_functions(made)
             self._call(made, "open")

@@ -19,6 +19,7 @@ from flinkbuf.streaming.chain.chain import OperatorChain
 from flinkbuf.streaming.chain.mailbox import MailboxProcessor
 from flinkbuf.streaming.chain.metrics import TaskTimes
 from flinkbuf.streaming.chain.operator_config import ChainConfig, ChainedEdge, OperatorConfig
+from flinkbuf.streaming.state.snapshot import OperatorSnapshot
 from flinkbuf.streaming.time.combined_watermark import CombinedWatermark
 from flinkbuf.streaming.time.processing_time import TaskTimerService
 from flinkbuf.testing import ManualClock
@@ -101,7 +102,7 @@ def test_each_operator_gets_its_own_state():
     bench = three(calls)
     ids = {made.config.name: made.config.operator_id for made in bench.chain.operators}
     bench.chain.initialize_state_and_open({ids["a"]: "A", ids["c"]: "C"})
-    assert [call[2] for call in calls if call[1] == "initialize_state"] == ["C", None, "A"]
+    assert [call[2] for call in calls if call[1] == "initialize_state"] == ["C", OperatorSnapshot(), "A"]
 
 
 def test_an_operator_may_emit_when_it_is_opened():
