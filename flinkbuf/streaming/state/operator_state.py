@@ -196,6 +196,7 @@ class OperatorStateBackend(OperatorStateStore):
     def _state(self, mode: str, descriptor: StateDescriptor, make: Any) -> Any:
         known = self._known.get(descriptor.name)
         if known is None:
+            self._check_restored(mode, descriptor.name)
             known = self._known[descriptor.name] = mode, descriptor, make()
         if known[0] != mode or known[1].type_info != descriptor.type_info:
             raise TypeError(
@@ -203,6 +204,17 @@ class OperatorStateBackend(OperatorStateStore):
                 f"{mode} of {descriptor.type_info!r}: give one of them another name"
             )
         return known[2]
+
+    def _check_restored(self, mode: str, name: str) -> None:
+        """Raise if the snapshot has a state of that name of another mode: its elements would not be found."""
+        restored = self._restored
+        had = {"list": restored.lists, "union list": restored.union_lists, "broadcast": restored.broadcasts}
+        other = next((each for each, states in had.items() if each != mode and name in states), None)
+        if other is not None:
+            raise TypeError(
+                f"the snapshot has an operator state {name!r} that is a {other}, not a {mode}: give one of them "
+                "another name"
+            )
 
     def restore(self, snapshot: OperatorSnapshot) -> None:
         """Begin with what a snapshot holds."""

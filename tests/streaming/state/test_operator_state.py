@@ -43,6 +43,22 @@ def test_states_that_nobody_asks_for_are_handed_on():
     assert not taken.has_alike_unions
 
 
+@pytest.mark.parametrize("had", ["lists", "union_lists", "broadcasts"])
+def test_a_state_that_was_of_another_mode_is_refused_and_not_empty(had):
+    backend = OperatorStateBackend()
+    backend.restore(OperatorSnapshot(**{had: {"x": {} if had == "broadcasts" else []}}))
+    ways = {
+        "lists": lambda: backend.get_list_state(ListStateDescriptor("x", None)),
+        "union_lists": lambda: backend.get_union_list_state(ListStateDescriptor("x", None)),
+        "broadcasts": lambda: backend.get_broadcast_state(MapStateDescriptor("x", None, None)),
+    }
+    for mode, get in ways.items():
+        if mode != had:
+            with pytest.raises(TypeError, match="the snapshot has an operator state 'x' that is a .*another name"):
+                get()
+    assert ways[had]() is ways[had]()
+
+
 def test_a_list_is_a_list_state():
     state = OperatorStateBackend().get_list_state(LIST)
     assert isinstance(state, ListState)
