@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import shutil
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -78,11 +79,24 @@ class RocksDbStore:
         self._db.write(batch, self._unlogged)
 
     def scan(self, begin: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """Yield the entries from `begin` to before `end`, in order."""
+        """Yield the entries from `begin` to before `end`, in order; raises where they cannot be read."""
+        last = begin
         for place, data in self._db.items(from_key=begin):
             if place >= end:
                 return
+            last = place
             yield place, data
+        self._check_end(last, end)
+
+    def _check_end(self, last: bytes, end: bytes) -> None:
+        """Raise unless `last` is the last one before `end`: an iterator that fails ends without a word."""
+        entries = self._db.iter()
+        entries.seek(last)
+        if entries.valid() and entries.key() == last:
+            entries.next()
+        entries.status()
+        if entries.valid() and entries.key() < end:
+            raise OSError(errno.EIO, "entries of the state in this database could not be read", str(self._directory))
 
     def delete_range(self, begin: bytes, end: bytes) -> None:
         """Delete the entries from `begin` to before `end`."""

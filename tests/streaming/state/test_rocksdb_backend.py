@@ -23,7 +23,7 @@ from flinkbuf.streaming.checkpoint.task_snapshot import TaskStateSnapshot
 from flinkbuf.streaming.state.key_groups import KeyGroups
 from flinkbuf.streaming.state.rocksdb_backend import CACHE_ENTRIES, INCREMENTAL, LOCAL_DIRECTORIES, RocksDbStateBackend
 from flinkbuf.streaming.state.rocksdb_snapshot import UploadedFiles
-from flinkbuf.streaming.state.rocksdb_store import rocksdict
+from flinkbuf.streaming.state.rocksdb_store import RocksDbStore, rocksdict
 from flinkbuf.streaming.state.snapshot import OperatorSnapshot
 from flinkbuf.streaming.state.state import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
 from flinkbuf.streaming.state.state_ttl import StateTtlConfig
@@ -279,6 +279,27 @@ def test_state_that_is_larger_than_the_cache_takes_little_memory(rocksdb, tmp_pa
     assert state.size > 1_000_000
     again = rocksdb(restore=restored([state], 1, 0, 1), cache=100)
     assert all(value_of(again, key) == b"%d" % key * 300 for key in range(0, 20_000, 97))
+
+
+def test_entries_that_cannot_be_read_are_an_error_and_not_left_out(tmp_path):
+    store = RocksDbStore(tmp_path / "store")
+    store.write([(b"%05d" % number, bytes([number % 256]) * 100) for number in range(5000)])
+    store.freeze(tmp_path / "frozen")
+    store.close()
+    (path,) = (tmp_path / "frozen").glob("*.sst")
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2 : len(data) // 2 + 50] = bytes(50)
+    path.unlink()  # the other directory has the same file
+    path.write_bytes(data)
+    damaged = RocksDbStore(tmp_path / "frozen", is_read_only=True)
+    with pytest.raises(Exception, match="[Cc]orruption"):
+        sum(1 for _ in damaged.scan(b"", b"9"))
+    damaged.close()
+    whole = RocksDbStore(tmp_path / "store", is_read_only=True)
+    assert sum(1 for _ in whole.scan(b"", b"9")) == 5000
+    assert list(whole.scan(b"00010x", b"00012")) == [(b"00011", bytes([11]) * 100)]
+    assert list(whole.scan(b"9", b"99")) == []
+    whole.close()
 
 
 def test_the_package_is_named_where_it_is_missing(monkeypatch):
