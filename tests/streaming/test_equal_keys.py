@@ -87,6 +87,20 @@ def test_equal_namespaces_are_one(backend, kind, name):
         forget_cached(states, namespace)
 
 
+def test_windows_that_are_equal_and_made_of_other_parts_are_refused_where_they_would_be_two(backend):
+    one, equal = [TableWindow("one", number) for number in (1, 2)]
+    for kind in ("hashmap", "rocksdb"):
+        states = backend(kind)
+        assert count(states, "key", one) == 1
+        forget_cached(states, one)
+        if kind == "hashmap":
+            assert count(states, "key", equal) == 2
+            continue
+        with pytest.raises(ValueError, match=r"the window TableWindow\('one'\) is equal to one .* by its __getstate__"):
+            count(states, "key", equal)
+        assert count(states, "key", TableWindow("one", 1)) == 2
+
+
 @pytest.mark.parametrize("before", ["hashmap", "rocksdb"])
 @pytest.mark.parametrize("after", ["hashmap", "rocksdb"])
 def test_equal_keys_have_one_state_after_a_restore(backend, tmp_path, before, after):

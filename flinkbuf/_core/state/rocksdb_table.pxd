@@ -25,10 +25,12 @@ cdef class RocksDbTable(StateTable):
     cdef bint has_stamps
     cdef dict young, old        # (namespace, token) -> CachedValue; what is used moves to the young ones
     cdef Py_ssize_t capacity    # of each
+    cdef dict names             # the form of each window of the user's own that was met lately
     cdef bytes position         # where next_entries goes on, or None
     cdef fb_data_output output
 
     cdef bytes bytes_of(self, TypeCodec codec, object value)
+    cdef bytes name_of(self, object namespace)
     cdef bytes place_of(self, object namespace, object token)
     cdef object encoded(self, object token, object value)
     cdef object decoded(self, object data)

@@ -22,6 +22,7 @@ from flinkbuf._core.state.key_context cimport HeldKey, key_of_token
 from flinkbuf._core.record.key_token cimport KeyToken
 from flinkbuf._core.state.state_codec cimport ENTRY, NAMESPACE, STAMPED_ENTRY, StateReader, joined
 from flinkbuf._core.state.state_table cimport FrozenTable
+from flinkbuf._core.value.own_value cimport is_of_fixed_class
 from flinkbuf._core.value.type cimport fb_type_skip
 from flinkbuf._core.value.type_codec cimport encode_value
 from flinkbuf.errors import CorruptDataError, state_refused
@@ -29,6 +30,7 @@ from flinkbuf.errors import CorruptDataError, state_refused
 cdef enum:
     PREFIX_SIZE = 6        # before the namespace
     MAX_NAMESPACE = 0xffff
+    MAX_NAMES = 4096       # that are known at a time
     KEEP_BYTES = 1 << 16
 
 cdef TypeCodec OBJECT = TypeCodec("OBJECT")
@@ -76,7 +78,7 @@ cdef class RocksDbTable(StateTable):
         self.place_codec = self.key_codec.as_key()
         self.codec = OBJECT if codec is None else codec
         self.has_stamps = has_stamps
-        self.young, self.old = {}, {}
+        self.young, self.old, self.names = {}, {}, {}
         self.capacity = max(16, capacity // 2)
         self.is_plain = False
         self.output.record_number = -1
@@ -128,7 +130,7 @@ cdef class RocksDbTable(StateTable):
     cdef list tokens(self):
         cdef list found = []
         cdef bytes begin
-        cdef bytes namespace = self.bytes_of(NAMESPACE_CODEC, self.namespace)
+        cdef bytes namespace = self.name_of(self.namespace)
         self.write_back()
         for group in range(self.grouper.first, self.grouper.last + 1):
             begin = self.prefix(group) + len(namespace).to_bytes(2, "big") + namespace
@@ -235,6 +237,24 @@ cdef class RocksDbTable(StateTable):
         """What the places of this state in a key group begin with."""
         return (<int64_t>group << 16 | self.state_id).to_bytes(4, "big")
 
+    cdef bytes name_of(self, object namespace):
+        """A namespace as it stands in places; ValueError if an equal one that was met lately stands there otherwise.
+
+        Timers and tables in memory know windows by ``==``: what is kept under the other form would not be found.
+        """
+        cdef bytes name = self.bytes_of(NAMESPACE_CODEC, namespace)
+        if is_of_fixed_class(namespace):
+            return name
+        if len(self.names) >= MAX_NAMES:
+            self.names.clear()
+        if self.names.setdefault(namespace, name) != name:
+            raise ValueError(
+                f"the window {namespace!r:.80} is equal to one that was made of other parts, and RocksDB knows windows "
+                f"by their parts: leave what == does not compare out of what {type(namespace).__name__} is pickled "
+                f"from, by its __getstate__()"
+            )
+        return name
+
     cdef bytes place_of(self, object namespace, object token):
         cdef object key = key_of_token(token)
         cdef bytes data
@@ -242,7 +262,7 @@ cdef class RocksDbTable(StateTable):
             data = (<KeyToken>(<HeldKey>token).token).data  # of the same codec
         else:
             data = self.bytes_of(self.place_codec, key)
-        return place(self.grouper.group_of(key), self.state_id, self.bytes_of(NAMESPACE_CODEC, namespace), data)
+        return place(self.grouper.group_of(key), self.state_id, self.name_of(namespace), data)
 
     cdef object encoded(self, object token, object value):
         cdef object stamps = None

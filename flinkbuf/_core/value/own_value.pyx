@@ -102,6 +102,11 @@ def declare_fixed(*classes):
     FIXED_CLASSES.update(classes)
 
 
+cdef bint is_of_fixed_class(object value):
+    """Whether the value is of a class of which nothing ever changes, whatever its attributes are."""
+    return type(value) in FIXED_CLASSES
+
+
 cdef bint is_fixed(PyObject* value) except -1:
     return True if fb_own_value_is_atom(value) else is_fixed_at(value, 0)
 

@@ -14,6 +14,8 @@ __all__ = ["CountWindow", "GlobalWindow", "TimeWindow", "Window"]
 class Window(ABC):
     """A finite part of a stream; its state is kept under it, so it must be hashable, comparable and picklable.
 
+    Windows that are equal are pickled from equal parts: RocksDB finds their state by those, and refuses others.
+
     Examples
     --------
     >>> from dataclasses import dataclass
