@@ -202,7 +202,7 @@ cdef class RocksDbTable(StateTable):
 
     cdef int write_back_of(self, dict cache) except -1:
         cdef CachedValue found
-        cdef list changed = []
+        cdef list changed = [], written = []
         for (namespace, token), found in cache.items():
             if not found.may_differ:
                 continue
@@ -212,10 +212,14 @@ cdef class RocksDbTable(StateTable):
                 data = front(at, namespace, key_of_token(token), self.key_codec) + self.encoded(token, found.value)
             if found.saved is UNKNOWN or data != found.saved:
                 changed.append((at, data))
-                found.saved = data
-            found.may_differ = False
+                written.append(found)
+            else:
+                found.may_differ = False
         if changed:
             self.store.write(changed)
+        for found, (_, data) in zip(written, changed):  # not before: a function may go on after an error
+            found.saved = data
+            found.may_differ = False
         return 0
 
     def write_back(self):

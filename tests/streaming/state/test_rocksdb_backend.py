@@ -281,6 +281,33 @@ def test_state_that_is_larger_than_the_cache_takes_little_memory(rocksdb, tmp_pa
     assert all(value_of(again, key) == b"%d" % key * 300 for key in range(0, 20_000, 97))
 
 
+def test_what_the_database_did_not_take_is_written_again(rocksdb, monkeypatch):
+    """A function may catch the error of an update, and go on."""
+
+    def fail(entries):
+        raise OSError(28, "No space left on device")
+
+    backend, model = rocksdb(cache=1), {}
+    state = backend.get_state(ValueStateDescriptor("v", Types.LONG()))
+    for number in range(200):
+        backend.key_context.set_key(number)
+        with monkeypatch.context() as patch:
+            if number in (32, 33):  # when room is made for it
+                patch.setattr(backend._store, "write", fail)
+            try:
+                state.update(number)
+                model[number] = number
+            except OSError:
+                pass
+    assert model.keys() == {*range(200)} - {32, 33}
+    assert {key: value_of_long(backend, key) for key in model} == model
+
+
+def value_of_long(backend, key):
+    backend.key_context.set_key(key)
+    return backend.get_state(ValueStateDescriptor("v", Types.LONG())).value()
+
+
 def test_entries_that_cannot_be_read_are_an_error_and_not_left_out(tmp_path):
     store = RocksDbStore(tmp_path / "store")
     store.write([(b"%05d" % number, bytes([number % 256]) * 100) for number in range(5000)])
