@@ -12,6 +12,7 @@ from flinkbuf.commands.cli import main
 from flinkbuf.common import Configuration
 from flinkbuf.datastream import StreamExecutionEnvironment
 from flinkbuf.datastream.program import job_start
+from flinkbuf.runtime.driver import recovery
 from flinkbuf.runtime.protocol.failure import JobSuspendedError
 
 
@@ -151,6 +152,18 @@ def test_a_damaged_record_keeps_no_other_job_from_being_recovered(directory, see
     assert "whole: FINISHED" in lines
     assert any(each.startswith(f"{path}: CorruptDataError: {record} is damaged at byte") for each in lines)
     assert numbers_in(seen) == [1, 2]
+
+
+def test_a_program_whose_lease_lasts_long_is_waited_for_as_long(directory, seen):
+    """It renews the lease three times an hour, and the last time was twenty minutes ago."""
+    env = environment(directory, **{"high-availability.lease-timeout": "1 h"})
+    start = job_start.start_of(numbers(env, seen), "counts", env._job_files(), None, can_be_taken_over=True)
+    start.make(clock=None, on_end=())
+    store, is_cancelled = HaStore(directory, "default", "counts"), iter([False, True])
+    renewed_s = time.time() - 1200
+    os.utime(os.path.join(store.path, "lease-1"), (renewed_s, renewed_s))
+    assert recovery._go_on(store, lambda: next(is_cancelled), False, None) == "another program holds it"
+    assert numbers_in(seen) == []
 
 
 def test_a_job_that_had_no_checkpoint_of_its_own_is_recovered_with_the_savepoint_it_began_with(

@@ -196,7 +196,7 @@ def recover(
 
 
 def _go_on(store: HaStore, is_cancelled: Callable[[], bool], falls_back: bool, serve: Serve | None) -> str:
-    taken = TakenJob.take(store, DEFAULT_LEASE_TIMEOUT_MS, is_cancelled, falls_back=falls_back)
+    taken = TakenJob.take(store, _lease_timeout_ms(store), is_cancelled, falls_back=falls_back)
     if taken is None:
         return "another program holds it"
     if taken.result is not None:
@@ -217,6 +217,12 @@ def _go_on(store: HaStore, is_cancelled: Callable[[], bool], falls_back: bool, s
         logger.error("job %r ended with %s", store.job_name, type(error).__name__, exc_info=error)
     log_stop(store.job_name, job.picture.savepoint)
     return job.status.name
+
+
+def _lease_timeout_ms(store: HaStore) -> int:
+    """Return the timeout of the job's own program, which renews its lease several times within that."""
+    job = store.peek().job
+    return DEFAULT_LEASE_TIMEOUT_MS if job is None else StoredJob.from_bytes(job).lease_timeout_ms
 
 
 def _stored_job(taken: TakenJob) -> StoredJob:
