@@ -124,7 +124,17 @@ class AsyncWaitOperator(StreamOperator):
     def process_element(self, value: Any, timestamp: int) -> None:
         """Have the function called for a record, as soon as there is room."""
         calls = self._make_room()
+        if not self.context.owns_records:
+            value = self._own(value)
         calls.process_element(value, None if timestamp == NO_TIMESTAMP else timestamp)
+
+    def _own(self, value: Any) -> Any:
+        """Return a record that waits here, while the function that gave it may go on changing what it gave."""
+        try:
+            return copied(value)
+        except BaseException:
+            self.note_failure(value)
+            raise
 
     def process_watermark(self, timestamp: int) -> None:
         """Queue a watermark behind the records before it."""

@@ -334,3 +334,24 @@ def test_a_coroutine_that_blocks_is_told_of_once_with_its_line(naps, caplog):
 
 def test_a_coroutine_that_awaits_is_not(caplog):
     assert told_of_blocking(Awaiting(), [0.6], caplog) == []
+
+
+class NumberOf:
+    async def async_invoke(self, value):
+        await asyncio.sleep(0.001)
+        return [value["number"]]
+
+
+@pytest.mark.parametrize("is_ordered", [True, False])
+def test_a_record_is_called_for_as_it_came_though_its_giver_goes_on_changing_it(is_ordered):
+    record = {}
+    with harness_of(NumberOf(), is_ordered=is_ordered) as harness:
+        for number in range(20):
+            record["number"] = number
+            harness.process_element(record)
+        snapshot = harness.snapshot()
+        end(harness)
+        assert sorted(harness.output_values) == list(range(20))
+    with harness_of(NumberOf(), is_ordered=is_ordered, restore=snapshot) as harness:
+        end(harness)
+        assert sorted(harness.output_values) == list(range(20))
