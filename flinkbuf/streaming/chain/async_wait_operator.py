@@ -24,6 +24,7 @@ from flinkbuf.streaming.chain.mailbox import MailboxClosedError
 from flinkbuf.streaming.state.state import ListStateDescriptor
 from flinkbuf.streaming.time.processing_time import TimerHandle
 from flinkbuf.types.types import object_type
+from flinkbuf.types.values import WatermarkStatus
 
 _LOOK_MS = 50  # the event loop is looked at so often while there are calls
 _IN_FLIGHT = ListStateDescriptor("async-wait-operator-state", object_type())
@@ -66,9 +67,11 @@ class _WatermarkOfSubtask(NamedTuple):
 class AsyncWaitOperator(StreamOperator):
     """Calls for many records at once; their results leave with their record's timestamp.
 
-    A watermark takes a place in the queue, too: it passes no record and no record passes it. What has not left is in
-    the snapshot, calls that have ended included, and is called for again after a restore. At another parallelism the
-    records are dealt out anew, and watermarks left out: behind that of another subtask a record would be late.
+    A watermark takes a place in the queue, too: it passes no record and no record passes it. So does a status, other
+    than in Flink: an input that is idle holds event time back as long as there are calls for records of it, which would
+    else come out late. What has not left is in the snapshot, calls that have ended included, and is called for again
+    after a restore; a status is not, since each input is active then. At another parallelism the records are dealt out
+    anew, and watermarks left out: behind that of another subtask a record would be late.
     """
 
     def __init__(self, factory: AsyncWaitOperatorFactory) -> None:
@@ -142,6 +145,12 @@ class AsyncWaitOperator(StreamOperator):
         with _Located(self):
             calls.process_watermark(timestamp)
 
+    def process_watermark_status(self, is_idle: bool) -> None:
+        """Queue a status as a watermark."""
+        calls = self._make_room()
+        with _Located(self):
+            calls.process_watermark(WatermarkStatus.IDLE if is_idle else WatermarkStatus.ACTIVE)
+
     def end_input(self, input_number: int) -> None:
         """Wait for all calls and their further attempts, as PyFlink does; Flink's own operator hurries them here."""
         self._wait_for_all()
@@ -157,6 +166,7 @@ class AsyncWaitOperator(StreamOperator):
         self._in_flight_state().update(
             _WatermarkOfSubtask(each.watermark, parallelism) if isinstance(each, WatermarkElement) else each
             for each in self._calls.snapshot_state()
+            if not _is_status(each)
         )
         return super().snapshot_state(checkpoint_id)
 
@@ -217,7 +227,9 @@ class AsyncWaitOperator(StreamOperator):
                 calls.emit_ready()
 
     def _emit(self, element: RecordElement | WatermarkElement) -> None:
-        if isinstance(element, WatermarkElement):
+        if _is_status(element):
+            self.output.emit_watermark_status(element.watermark.is_idle)  # type: ignore[union-attr]
+        elif isinstance(element, WatermarkElement):
             self.emit_watermark(element.watermark)
         else:
             self.output.collect(element.value, NO_TIMESTAMP if element.timestamp is None else element.timestamp)
@@ -226,6 +238,10 @@ class AsyncWaitOperator(StreamOperator):
         """Pass on Ctrl-C or exit from the user's code; on the loop's thread."""
         if self._calls is not None:
             self._calls.fail(error)
+
+
+def _is_status(element: RecordElement | WatermarkElement) -> bool:
+    return isinstance(element, WatermarkElement) and isinstance(element.watermark, WatermarkStatus)
 
 
 class _Located:

@@ -13,7 +13,7 @@ from flinkbuf.streaming.chain.async_wait_operator import AsyncWaitOperatorFactor
 from flinkbuf.streaming.chain.mailbox import MailboxClosedError
 from flinkbuf.streaming.state.snapshot import OperatorSnapshot
 from flinkbuf.testing import OperatorHarness
-from flinkbuf.types.values import StreamRecord, Watermark
+from flinkbuf.types.values import StreamRecord, Watermark, WatermarkStatus
 
 
 class Gated:
@@ -355,3 +355,30 @@ def test_a_record_is_called_for_as_it_came_though_its_giver_goes_on_changing_it(
     with harness_of(NumberOf(), is_ordered=is_ordered, restore=snapshot) as harness:
         end(harness)
         assert sorted(harness.output_values) == list(range(20))
+
+
+@pytest.mark.parametrize("is_ordered", [True, False])
+def test_a_status_passes_no_record_and_no_record_passes_it(is_ordered):
+    function = Gated()
+    with harness_of(function, is_ordered=is_ordered) as harness:
+        harness.process_watermark_status(True)
+        harness.process_watermark_status(False)
+        harness.process_element(1, 1)
+        harness.process_watermark_status(True)
+        harness.process_watermark_status(False)
+        harness.process_element(2, 2)
+        harness.process_watermark(7)
+        function.answer(2)
+        snapshot = harness.snapshot()  # the answer has come by then
+        assert harness.take_output() == [WatermarkStatus.IDLE, WatermarkStatus.ACTIVE]
+        function.answer(1)
+        end(harness)
+        records = [StreamRecord(10, 1), WatermarkStatus.IDLE, WatermarkStatus.ACTIVE, StreamRecord(20, 2), Watermark(7)]
+        assert harness.output == records
+    again = Gated()
+    with harness_of(again, is_ordered=is_ordered, restore=snapshot) as harness:
+        again.answer(1)
+        again.answer(2)
+        end(harness)
+        assert harness.output[-1] == Watermark(7)
+        assert sorted(map(str, harness.output[:-1])) == sorted(map(str, [StreamRecord(10, 1), StreamRecord(20, 2)]))
