@@ -7,6 +7,7 @@ from typing import Any
 
 from flinkbuf._core.operators.sink_operator import SinkFunctionOperator
 from flinkbuf._core.value.conversion import convert
+from flinkbuf._core.value.own_value import copied
 from flinkbuf.spark.frames.spark_task_io import OutputQueue, SparkTaskIo
 from flinkbuf.streaming.chain.operator_context import OperatorContext
 from flinkbuf.types.type_information import TypeInformation
@@ -32,11 +33,11 @@ def output_of(context: OperatorContext) -> OutputQueue:
 
 
 class SparkSinkOperator(SinkFunctionOperator):
-    """Hands each record to Spark, as its declared type gives it."""
+    """Hands each record to Spark, as its declared type gives it; no function of the job holds the same object."""
 
     def __init__(self, type_info: TypeInformation | None) -> None:
         super().__init__(self._put)
-        self._convert = None if type_info is None else functools.partial(convert, type_info.codec)
+        self._convert = copied if type_info is None else functools.partial(convert, type_info.codec)
         self._output: OutputQueue | None = None
 
     def open(self) -> None:
@@ -45,8 +46,7 @@ class SparkSinkOperator(SinkFunctionOperator):
         self._output = output_of(self.context)
 
     def _put(self, value: Any) -> None:
-        record = value if self._convert is None else self._convert(value)
-        self._output.put(record, self.context.mailbox.try_yield)  # type: ignore[union-attr]
+        self._output.put(self._convert(value), self.context.mailbox.try_yield)  # type: ignore[union-attr]
 
 
 class SparkSinkFactory:

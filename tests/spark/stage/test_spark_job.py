@@ -190,6 +190,18 @@ def test_functions_read_sparks_own_broadcast_variables(sc, tmp_path):
     assert values.to_rdd().map(str.upper).collect() == ["ODD", "EVEN"]
 
 
+@pytest.mark.parametrize("type_info", [None, Types.MAP(Types.STRING(), Types.LONG())])
+def test_what_a_function_goes_on_changing_reaches_spark_as_it_was(sc, type_info):
+    def reusing(first):
+        record = {}
+        for number in range(first, first + 100):
+            record["number"] = number
+            yield record
+
+    stream = new_env().from_rdd(sc.parallelize([0, 100], 2)).flat_map(reusing, type_info)
+    assert sorted(record["number"] for record in stream.to_rdd().collect()) == list(range(200))
+
+
 def test_modules_and_files_come_along(sc, tmp_path):
     (tmp_path / "shipped_by_test.py").write_text("ANSWER = 42\n")
     (tmp_path / "words.txt").write_text("hello")
