@@ -27,6 +27,7 @@ from flinkbuf.runtime.manager.shuffle import Shuffle
 from flinkbuf.runtime.protocol.failure import Failure
 from flinkbuf.runtime.protocol.messages import RegisterManager, RegistrationRefused
 from flinkbuf.runtime.scheduler.slots import slot_count
+from flinkbuf.spark.frames.rdd_order import declare_order
 from flinkbuf.spark.stage.barrier_task import data_plane
 from flinkbuf.spark.stage.driver_address import DriverAddress, listen_for_tasks
 from flinkbuf.spark.stage.job import (
@@ -116,7 +117,11 @@ class JobOutput:
             files=files,
             broadcasts=broadcasts,
         )
-        self._result: RDD[Any] | None = data.barrier().mapPartitionsWithIndex(shipped(task))
+        made = data.barrier().mapPartitionsWithIndex(shipped(task))
+        # Where tasks of the job send each other records, what comes first differs from run to run, and with it what
+        # functions with state give.
+        is_one_task = len(graph.vertices) == 1
+        self._result: RDD[Any] | None = declare_order(made, is_unordered=is_one_task, is_indeterminate=not is_one_task)
         drop_data(graph)
         forget_outputs()
         with _lock:

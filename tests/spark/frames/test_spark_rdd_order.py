@@ -8,6 +8,8 @@ from math import floor
 import pytest
 
 import flinkbuf as fb
+from flinkbuf.common import Configuration
+from flinkbuf.datastream import StreamExecutionEnvironment
 from flinkbuf.spark.exchange.pure_function import is_pure
 
 TYPE = "key bigint, number bigint"
@@ -144,3 +146,22 @@ def test_spark_knows_that_results_as_they_come_are_in_no_certain_order(in_order,
     assert level_of(unordered.repartition(2)) == "INDETERMINATE"
     assert level_of(in_order) == "DETERMINATE"
     assert sorted(unordered.collect()) == sorted(in_order.collect())
+
+
+def stream_of(data):
+    configuration = Configuration.from_dict({"execution.target": "spark", "pipeline.progress": "false"})
+    return StreamExecutionEnvironment.get_execution_environment(configuration).set_parallelism(2).from_rdd(data)
+
+
+@pytest.mark.spark
+def test_spark_knows_that_a_job_may_give_other_records_another_time(sc, in_order, shuffled):
+    mapped = stream_of(in_order).map(tuple).to_rdd()
+    assert level_of(mapped) == level_of(mapped.map(len)) == "UNORDERED"
+    assert level_of(stream_of(shuffled).map(tuple).to_rdd()) == "UNORDERED"
+    assert level_of(mapped.repartition(2)) == "INDETERMINATE"
+    summed = stream_of(in_order).key_by(lambda record: record[0]).sum(1).to_rdd()
+    assert level_of(summed) == level_of(summed.map(len)) == "INDETERMINATE"
+    rows = stream_of(in_order).rebalance().map(tuple).to_data_frame("key bigint, number bigint")
+    assert level_of(rows.rdd) == "INDETERMINATE"
+    assert sorted(mapped.collect()) == sorted(map(tuple, rows.collect())) == sorted(in_order.collect())
+    assert level_of(in_order) == "DETERMINATE"
