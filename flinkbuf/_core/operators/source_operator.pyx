@@ -247,11 +247,14 @@ cdef class WatermarkingOutput(ReaderOutput):
         self.watermark_output = watermark_output
 
     cdef put(self, object value, int64_t timestamp):
-        # The record first: a generator may emit a watermark for it that would make it late.
+        cdef object seen = value
         if self.extract_timestamp is not None:
             timestamp = self.extract_timestamp(value, timestamp)
+        if self.generator.looks_at_events:
+            seen = own_if_it_can(value)  # what comes behind may change it
+        # The record first: a generator may emit a watermark for it that would make it late.
         self.output.collect(value, timestamp)
-        self.generator.on_event(value, timestamp, self.watermark_output)
+        self.generator.on_event(seen, timestamp, self.watermark_output)
 
     cpdef emit_watermark(self, int64_t timestamp):
         self.watermark_output.emit_watermark(timestamp)

@@ -10,6 +10,7 @@ from libc.stdint cimport INT64_MAX, INT64_MIN, int64_t
 
 from flinkbuf._core.operators.stream_operator cimport Output, StreamOperator
 from flinkbuf._core.operators.watermark_generator cimport NoWatermarksGenerator, WatermarkOutput
+from flinkbuf._core.value.own_value cimport own_if_it_can
 
 cdef object MIN_AS_OBJECT = INT64_MIN  # what an assigner is given for a record without a timestamp
 
@@ -78,14 +79,17 @@ cdef class TimestampsAndWatermarksOperator(StreamOperator):
         self.is_in_function = False
 
     cpdef process_element(self, object value, int64_t timestamp):
+        cdef object seen = value
         self.value_in_hand = value
         if self.extract is not None:
             self.is_in_function = True
             timestamp = self.timestamp_of(value, timestamp)
             self.is_in_function = False
+        if self.generator.looks_at_events:
+            seen = own_if_it_can(value)  # what comes behind may change it
         self.output.collect(value, timestamp)
         self.is_in_function = self.is_users_generator
-        self.generator.on_event(value, timestamp, self.emitter)
+        self.generator.on_event(seen, timestamp, self.emitter)
         self.is_in_function = False
 
     cdef int64_t timestamp_of(self, object value, int64_t previous) except? -1:

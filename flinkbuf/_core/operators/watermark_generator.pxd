@@ -10,6 +10,8 @@ cdef class WatermarkOutput:
 
 
 cdef class WatermarkGenerator:
+    cdef bint looks_at_events   # not only at their timestamps
+
     cpdef on_event(self, object event, int64_t event_timestamp, object output)
     cpdef on_periodic_emit(self, object output)
 

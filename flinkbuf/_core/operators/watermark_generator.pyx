@@ -26,6 +26,9 @@ cdef class WatermarkOutput:
 cdef class WatermarkGenerator:
     """Sees each record and its timestamp, and is asked for a watermark from time to time. To derive from."""
 
+    def __cinit__(self, *arguments, **options):
+        self.looks_at_events = type(self) not in (NoWatermarksGenerator, BoundedOutOfOrdernessWatermarks)
+
     cpdef on_event(self, object event, int64_t event_timestamp, object output):
         """A record went by; a watermark may be put out at once."""
 
@@ -66,6 +69,7 @@ cdef class WatermarksWithIdleness(WatermarkGenerator):
         if idle_timeout_ms <= 0:
             raise ValueError(f"idleTimeout must be greater than zero, got {idle_timeout_ms} ms")
         self.generator = generator
+        self.looks_at_events = generator.looks_at_events
         self.idle_timeout_ms = idle_timeout_ms
         self.clock = clock
         self.idle_since = INT64_MIN

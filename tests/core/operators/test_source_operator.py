@@ -10,8 +10,9 @@ from flinkbuf._core.operators.source_operator import (
     WatermarkingOutput,
 )
 from flinkbuf._core.operators.stream_operator import NO_TIMESTAMP
-from flinkbuf._core.operators.watermark_generator import WatermarkGenerator
+from flinkbuf._core.operators.watermark_generator import WatermarkGenerator, WatermarksWithIdleness
 from flinkbuf.streaming.sources.input_status import InputStatus
+from flinkbuf.testing import ManualClock
 from flinkbuf.types.values import StreamRecord, Watermark, WatermarkStatus
 
 
@@ -144,6 +145,30 @@ def test_a_reader_s_records_are_timestamped_before_its_generator_sees_them():
         Watermark(19),
         WatermarkStatus.IDLE,
     ]
+
+
+class LastField(WatermarkGenerator):
+    """Emits a watermark that each record names."""
+
+    def on_event(self, value, timestamp, output):
+        output.emit_watermark(value["last"])
+
+
+class Emptying(Elements):
+    """Changes each record, as the functions behind may."""
+
+    def collect(self, value, timestamp):
+        value.clear()
+
+
+@pytest.mark.parametrize("idle_ms", [None, 10])
+def test_a_generator_sees_a_record_as_it_was_before_it_went_on(idle_ms):
+    output, generator = Emptying(), LastField()
+    if idle_ms is not None:
+        generator = WatermarksWithIdleness(generator, idle_ms, ManualClock())
+    split = WatermarkingOutput(output, ReaderOutput(output).turn, None, generator, Watermarks(output))
+    split.collect({"last": 4})
+    assert output.elements == [Watermark(4)]
 
 
 def test_the_assigner_is_given_the_reader_s_timestamp():

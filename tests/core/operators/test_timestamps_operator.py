@@ -231,3 +231,28 @@ def test_watermarks_rise_and_are_late_for_nobody_within_the_bound(bound, steps):
                 operator.process_element(step)
                 highest = step if highest is None else max(highest, step)
         assert watermarks(operator.output) == expected
+
+
+class LastField:
+    """Emits a watermark that each record names."""
+
+    def on_event(self, event, event_timestamp, output):
+        output.emit_watermark(event["last"])
+
+    def on_periodic_emit(self, output):
+        pass
+
+
+@pytest.mark.parametrize("has_idleness", [False, True])
+def test_a_generator_sees_a_record_as_it_was_before_it_went_on(has_idleness):
+    def emptied(value, timestamp):
+        value.clear()
+
+    strategy = WatermarkStrategy.for_generator(LastField)
+    if has_idleness:
+        strategy = strategy.with_idleness(Duration.of_millis(10))
+    made = harness(strategy)
+    made._output.collect = emptied  # as the functions behind may
+    with made as operator:
+        operator.process_element({"last": 4})
+        assert watermarks(operator.output) == [4]
