@@ -259,8 +259,10 @@ Types.PICKLED_BYTE_ARRAY()])>
         return self._join(name, type_info, CoFunctionFactory(type_info, kind, function, self._key_selectors))
 
     def _join(self, name: str, type_info: TypeInformation | None, factory: Any) -> DataStream[Any]:
-        options = keyed_options(self.stream1) if self._key_selectors is not None else {}
-        return self.stream1._join([self.stream1, self.stream2], name, type_info, factory, **options)
+        if self._key_selectors is None:
+            return self.stream1._join([self.stream1, self.stream2], name, type_info, factory)
+        stream1, stream2 = with_one_key_type(self.stream1, self.stream2)
+        return stream1._join([stream1, stream2], name, type_info, factory, **keyed_options(stream1))
 
 
 class BroadcastStream(Generic[T2]):
@@ -388,6 +390,26 @@ class BroadcastConnectedStream(Generic[T1, T2]):
             return stream._join(streams, "Co-Process-Broadcast", type_info, factory)
         factory = KeyedBroadcastProcessFactory(type_info, func, descriptors, stream._key_selector)
         return stream._join(streams, "Keyed-Co-Process-Broadcast", type_info, factory, **keyed_options(stream))
+
+
+def with_one_key_type(stream1: Any, stream2: Any) -> tuple[Any, Any]:
+    """Return two keyed streams so that equal keys of both meet in one subtask, which goes by the type of the key.
+
+    Where only one of them says its type, the other has that one, too.
+
+    Raises
+    ------
+    ValueError
+        Both say their types, and these differ.
+    """
+    first, second = stream1._key_type, stream2._key_type
+    if first == second:
+        return stream1, stream2
+    if second is None:
+        return stream1, stream2._origin_stream.key_by(stream2._selector, first)
+    if first is None:
+        return stream1._origin_stream.key_by(stream1._selector, second), stream2
+    raise ValueError(f"The keys for the two inputs are not equal: first key = {first}, second key = {second}")
 
 
 def keyed_options(stream: Any) -> dict[str, Any]:

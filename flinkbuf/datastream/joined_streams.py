@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, ClassVar, Generic, NoReturn, TypeVar
 
 from flinkbuf.datastream.arguments import check_function, declared, with_names
-from flinkbuf.datastream.connected_streams import keyed_options
+from flinkbuf.datastream.connected_streams import keyed_options, with_one_key_type
 from flinkbuf.datastream.program.operator_factories import IntervalJoinFactory
 from flinkbuf.streaming.chain.functions import CoGroupFunction, FlatJoinFunction, JoinFunction, KeySelector
 from flinkbuf.streaming.chain.output_tag import OutputTag
@@ -340,7 +340,7 @@ class IntervalJoined:
                 f"{type(process_join_function).__name__} {process_join_function!r}"
             )
         (lower, upper), (has_lower, has_upper) = self._bounds_ms, self._are_inclusive
-        left, right = self._left, self._right
+        left, right = with_one_key_type(self._left, self._right)
         type_info = declared(output_type)
         factory = IntervalJoinFactory(
             type_info,

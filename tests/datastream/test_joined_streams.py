@@ -13,11 +13,13 @@ from flinkbuf.datastream import (
     CoGroupFunction,
     FlatJoinFunction,
     JoinFunction,
+    KeyedCoProcessFunction,
     KeySelector,
     OutputTag,
     ProcessJoinFunction,
     StreamExecutionEnvironment,
 )
+from flinkbuf.datastream.state import ValueStateDescriptor
 from flinkbuf.datastream.window import (
     CountEvictor,
     EventTimeSessionWindows,
@@ -259,6 +261,16 @@ def test_what_a_function_does_to_a_record_is_not_seen_in_its_other_pairs(env):
         ),
         (lambda a, b: interval(a, b, 0, 1).process(lambda one, two: one), TypeError, "must be a ProcessJoinFunction"),
         (lambda a, b: interval(a, b, 0, 1).side_output_left_late_data("late"), TypeError, "OutputTag is needed"),
+        (
+            lambda a, b: together(a.key_by(first, Types.INT()), b.key_by(first, Types.LONG())),
+            ValueError,
+            "The keys for the two inputs are not equal: first key = Integer, second key = Long",
+        ),
+        (
+            lambda a, b: connected(a.key_by(first, Types.INT()), b.key_by(first, Types.LONG())),
+            ValueError,
+            "The keys for the two inputs are not equal: first key = Integer, second key = Long",
+        ),
     ],
 )
 def test_what_cannot_be_is_refused_where_it_is_said(env, build, error, text):
@@ -278,6 +290,40 @@ def joining(ones, twos):
 
 def interval(ones, twos, lower, upper):
     return joining(ones, twos).between(Duration.of_millis(lower), Duration.of_millis(upper))
+
+
+def together(ones, twos):
+    """Pairs of one time."""
+    return ones.interval_join(twos).between(Duration.of_millis(0), Duration.of_millis(0)).process(Gap())
+
+
+class Meeting(KeyedCoProcessFunction):
+    """Gives a pair when both of its records are there, as an interval join of one time does."""
+
+    def open(self, runtime_context):
+        self.seen = runtime_context.get_state(ValueStateDescriptor("seen", None))
+
+    def process_element1(self, value, ctx):
+        if self.seen.value() is not None:
+            yield value, self.seen.value(), ctx.timestamp()
+        self.seen.update(value)
+
+    process_element2 = process_element1
+
+
+def connected(ones, twos):
+    return ones.connect(twos).process(Meeting())
+
+
+@pytest.mark.parametrize("types", [(Types.INT(), None), (None, Types.INT())], ids=["first", "second"])
+@pytest.mark.parametrize("build", [together, connected])
+def test_equal_keys_meet_where_one_stream_alone_says_their_type(env, build, types):
+    # Numbers below 0 have another hash as INT than as whatever they are. They come last, since an operator looks
+    # whether its first keys are its own, and at few of the others.
+    records = [(number, 0) for number in (*range(1000), *range(-9, 0))]
+    env.set_parallelism(3)
+    ones, twos = (timed(env, records).key_by(first, each) for each in types)
+    assert results(build(ones, twos)) == sorted((record, record, 0) for record in records)
 
 
 @pytest.mark.parametrize("excludes_lower", [False, True])
