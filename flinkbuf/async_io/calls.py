@@ -44,6 +44,8 @@ class AsyncCalls:
         Where the calls are made.
     value_of : callable, optional
         What of a record the user's functions get, if not all of it.
+    result_of : callable, optional
+        What leaves for a result of theirs, if not the result.
 
     Attributes
     ----------
@@ -73,6 +75,7 @@ class AsyncCalls:
         *,
         base_context: Context,
         value_of: Callable[[Any], Any] | None = None,
+        result_of: Callable[[Any], Any] | None = None,
         keeps_record: bool = False,
         gives_entries: bool = False,
         open_context: Any = None,
@@ -85,7 +88,7 @@ class AsyncCalls:
         self._base_context, self._value_of = base_context, value_of or itself
         self._keeps_record = keeps_record
         self._session = Session(function, open_context or context)
-        self._outcomes = Outcomes(function, options, context, stats, self._value_of)
+        self._outcomes = Outcomes(function, options, context, stats, self._value_of, result_of)
         self._queue: Any = OrderedQueue() if options.ordered else UnorderedQueue()
         results_of = _pairs if keeps_record else attrgetter("results")
         self._departures = Departures(
@@ -108,7 +111,7 @@ class AsyncCalls:
             or function.kind != "coroutine"
             or (options.retry and options.retry.on_result)
         )
-        self._is_direct = self._is_plain and not function.is_flat
+        self._is_direct = self._is_plain and not function.is_flat and result_of is None
 
     # ---------------------------------------------------------------- life
 

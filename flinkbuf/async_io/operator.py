@@ -45,6 +45,8 @@ class AsyncOperator:
         `run` gives pairs (record, result).
     value_of : callable, optional
         What of a record the user's functions get, if not all of it.
+    result_of : callable, optional
+        What leaves for a result that the user's functions gave, if not the result; for `process_element` and its like.
     output : callable, optional
         Takes each `RecordElement` and `WatermarkElement` that leaves; for `process_element` and its like.
     on_ready : callable, optional
@@ -86,6 +88,7 @@ class AsyncOperator:
         context: CallContext | None = None,
         keeps_record: bool = False,
         value_of: Callable[[Any], Any] | None = None,
+        result_of: Callable[[Any], Any] | None = None,
         output: Callable[[Any], None] | None = None,
         on_ready: Callable[[], None] | None = None,
         stats: AsyncStats | None = None,
@@ -98,7 +101,8 @@ class AsyncOperator:
         self._function = as_function(func, options)
         self._options = options
         self._context = context or CallContext()
-        self._keeps_record, self._value_of, self._output = keeps_record, value_of, output
+        self._keeps_record, self._value_of, self._result_of = keeps_record, value_of, result_of
+        self._output = output
         self._outbox = Outbox(on_ready)
         self._thread: LoopThread | None = None
         self._calls: AsyncCalls
@@ -133,6 +137,7 @@ class AsyncOperator:
             self._thread.loop,
             base_context=contextvars.copy_context(),
             value_of=self._value_of,
+            result_of=self._result_of,
             keeps_record=self._keeps_record,
             gives_entries=self._output is not None,
             open_context=self._open_context,

@@ -22,6 +22,8 @@ class Outcomes:
         Those of the operator.
     value_of : callable
         What of a record the user's functions get.
+    result_of : callable, optional
+        What leaves for a result of theirs, if not the result.
     """
 
     def __init__(
@@ -31,9 +33,10 @@ class Outcomes:
         context: CallContext,
         stats: AsyncStats,
         value_of: Callable[[Any], Any],
+        result_of: Callable[[Any], Any] | None = None,
     ) -> None:
         self._function, self._options, self._context, self._stats = function, options, context, stats
-        self._value_of = value_of
+        self._value_of, self._result_of = value_of, result_of
 
     def may_retry(self, work: Any, result: Any, error: BaseException | None) -> bool:
         """Tell whether the call should be made again."""
@@ -80,10 +83,8 @@ class Outcomes:
             If the task has to fail; its cause is `error`, or what is wrong with `result`.
         """
         if error is None:
-            if not self._function.is_flat:
-                return [result]
             try:
-                return as_results(result)
+                return self._leaving(result)
             except Exception as odd:
                 error = odd
         on_error = self._options.on_error
@@ -94,9 +95,14 @@ class Outcomes:
             return []
         try:
             value = on_error(self._value_of(entry.record), error)
-            return as_results(value) if self._function.is_flat else [value]
+            return self._leaving(value)
         except Exception as raised:
             raise self.failure(entry, attempts, raised, "on_error= of ") from raised
+
+    def _leaving(self, result: Any) -> list[Any]:
+        """Return what leaves for what a function gave."""
+        results = as_results(result) if self._function.is_flat else [result]
+        return results if self._result_of is None else [self._result_of(each) for each in results]
 
     def failure(self, entry: Entry, attempts: int, error: BaseException, of_what: str = "") -> AsyncCallError:
         """Make the error that the user sees: which record, how many attempts, and the original as its cause."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from flinkbuf._core.operators.stream_operator import NO_TIMESTAMP, StreamOperator
-from flinkbuf._core.value.own_value import copied
+from flinkbuf._core.value.own_value import copied, copied_if_it_can
 from flinkbuf.async_io.function import AsyncOptions, CallContext
 from flinkbuf.async_io.operator import AsyncOperator
 from flinkbuf.async_io.queue import RecordElement, WatermarkElement
@@ -105,6 +105,7 @@ class AsyncWaitOperator(StreamOperator):
             ),
             open_context=self.context.runtime_context,
             value_of=copied,  # what the function changes is called for as it was, in a retry and after a restore
+            result_of=copied_if_it_can,  # it waits here, too, while the function may go on changing what it gave
             output=self._emit,
             on_ready=self._send_mail,
             thread=thread,

@@ -382,3 +382,26 @@ def test_a_status_passes_no_record_and_no_record_passes_it(is_ordered):
         end(harness)
         assert harness.output[-1] == Watermark(7)
         assert sorted(map(str, harness.output[:-1])) == sorted(map(str, [StreamRecord(10, 1), StreamRecord(20, 2)]))
+
+
+class SameRow:
+    """Gives one row again and again."""
+
+    def __init__(self):
+        self.row = {}
+
+    async def async_invoke(self, value):
+        self.row["number"] = value
+        return [self.row]
+
+    def timeout(self, value):
+        return [self.row]
+
+
+@pytest.mark.parametrize("is_ordered", [True, False])
+def test_a_result_leaves_as_it_was_given_though_the_function_goes_on_changing_it(is_ordered):
+    with harness_of(SameRow(), is_ordered=is_ordered) as harness:
+        for number in range(20):
+            harness.process_element(number)
+        end(harness)
+        assert harness.output_values == [{"number": number} for number in range(20)]
