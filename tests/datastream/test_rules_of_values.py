@@ -347,6 +347,35 @@ def test_a_record_that_cannot_be_copied_is_named_with_the_way_out():
         collected(both)
 
 
+def reusing(count):
+    record = {}
+    for number in range(count):
+        record["number"] = number
+        yield record
+
+
+@PLACES
+def test_elements_of_a_collection_are_as_they_were_and_share_nothing(place):
+    def counted(record):
+        record["number"] += 1
+        return record["number"]
+
+    def appended(record):
+        record[1].append(record[0])
+        return record[1]
+
+    env = environment(target=place[0], parallelism=place[1])
+    shared, row = [], {"number": 0}
+    streams = [
+        env.from_collection([row] * 3).map(counted),
+        env.from_collection([(1, shared), (2, shared)]).map(appended),
+        env.from_collection(reusing(3)).map(counted),
+    ]
+    row["number"] = 7
+    found = [stream.execute_and_collect() for stream in streams]
+    assert [sorted(each) for each in found] == [[1, 1, 1], [[1], [2]], [1, 2, 3]]
+
+
 def test_records_of_the_program_stay_as_they_are():
     mine = records(1, 2)
     assert seen(collected(environment().add_source(mine).map(marked("a")))) == [("a", [1, "a"]), ("a", [2, "a"])]

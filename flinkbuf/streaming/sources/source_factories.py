@@ -6,9 +6,11 @@ import inspect
 import reprlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from flinkbuf._core.value.conversion import convert
+from flinkbuf._core.value.own_value import copied_if_it_can
 from flinkbuf.streaming.chain.by_reference import ByReference
 from flinkbuf.streaming.sources.iterator_source import (
     CollectionSourceOperator,
@@ -31,6 +33,8 @@ COLLECTION_SOURCE_NAME = "Collection Source"
 class CollectionSourceFactory:
     """``env.from_collection(elements)``: the elements as they are now, each as its declared type gives it.
 
+    What of them can change is in no two of them, though one object may stand at several places of the collection.
+
     Parameters
     ----------
     elements : iterable
@@ -45,10 +49,9 @@ class CollectionSourceFactory:
     """
 
     def __init__(self, elements: Iterable[Any], type_info: TypeInformation | None = None) -> None:
-        self.elements: Iterable[Any] = elements if isinstance(elements, range) else list(elements)
-        if type_info is not None:
-            codec = type_info.codec
-            self.elements = [convert(codec, element) for element in self.elements]
+        own = copied_if_it_can if type_info is None else partial(convert, type_info.codec)
+        is_as_it_is = isinstance(elements, range) and type_info is None
+        self.elements: Iterable[Any] = elements if is_as_it_is else [own(element) for element in elements]
 
     def __call__(self) -> CollectionSourceOperator:
         """Make the operator of the only subtask."""
