@@ -91,6 +91,8 @@ cdef class IteratorSourceOperator(SourceOperatorBase):
             if knows_elements:
                 self.put_element(output, value)
             else:
+                if self.copies and not is_fixed(<PyObject*>value):
+                    value = own_if_it_can(value)
                 output.collect(value, INT64_MIN)
             max_records -= 1
             if max_records <= 0 or source_output is not None and source_output.must_yield():

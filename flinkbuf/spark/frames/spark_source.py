@@ -69,6 +69,7 @@ class SparkSourceOperator(CollectionSourceOperator):
         partition_count: int | None = None,
     ) -> None:
         IteratorSourceOperator.__init__(self, self._given)
+        self.copies = type_info is None  # what Spark has pickled together may have parts in common
         self._read = read if read is not None else self._converted
         self._has_told = self._may_end = False
         self._number, self._type_info = number, type_info

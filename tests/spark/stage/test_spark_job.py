@@ -190,6 +190,18 @@ def test_functions_read_sparks_own_broadcast_variables(sc, tmp_path):
     assert values.to_rdd().map(str.upper).collect() == ["ODD", "EVEN"]
 
 
+@pytest.mark.parametrize("parallelism", [1, 2])
+def test_records_that_spark_pickled_together_share_nothing(sc, parallelism):
+    def appended(record):
+        record[1].append(record[0])
+        return record[1]
+
+    shared = []
+    data = sc.parallelize([(number, shared) for number in (1, 2, 3)], 1)
+    found = new_env(parallelism).from_rdd(data).map(appended).execute_and_collect()
+    assert sorted(found) == [[1], [2], [3]]
+
+
 @pytest.mark.parametrize("type_info", [None, Types.MAP(Types.STRING(), Types.LONG())])
 def test_what_a_function_goes_on_changing_reaches_spark_as_it_was(sc, type_info):
     def reusing(first):
