@@ -83,7 +83,7 @@ cdef class AlignedWindowOperator(IncrementalWindowOperator):
         cdef object token = self.key_context.token
         table.set_namespace(pane.window)
         before = table.own(token)
-        if before is None:
+        if before is None or self.may_lack_timers:
             self.set_timers(pane, watermark)
         before = self.add_contents(before, value)
         if pane.last <= watermark and before is not None:

@@ -11,6 +11,7 @@ cdef enum gathering:
 
 
 cdef class IncrementalWindowOperator(WindowOperator):
+    cdef bint may_lack_timers   # what has contents may have been evaluated before the restore
     cdef gathering how
     cdef object reduce                                      # of REDUCE
     cdef object create_accumulator, add_value, get_result   # of AGGREGATE

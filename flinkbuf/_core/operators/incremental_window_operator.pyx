@@ -24,6 +24,13 @@ cdef class IncrementalWindowOperator(WindowOperator):
             self.add_value = function.add
             self.get_result = function.get_result
 
+    def initialize_state(self, snapshot):
+        """Event time begins anew behind a restore: a window that was evaluated before, and is kept for late records, has
+        no timer, and is evaluated once more with a record that comes before its end. So timers are set at each record.
+        """
+        WindowOperator.initialize_state(self, snapshot)
+        self.may_lack_timers = snapshot is not None and self.lateness_ms > 0
+
     cdef object add_contents(self, object before, object value):
         """Put `value` to the contents `before` of the current key and namespace, which are the table's own; returns
         what they are now.

@@ -62,8 +62,10 @@ cdef class SessionWindowOperator(IncrementalWindowOperator):
             (<KeyedState>self.window_sets).table.put(self.key_context.token, windows)
             self.set_timers(session)
             return session
-        if len(joined) == 1 and joined[0] == result:
-            return <TimeWindow>joined[0]  # the record lies within
+        if len(joined) == 1 and joined[0] == result:  # the record lies within
+            if self.may_lack_timers:
+                self.set_timers(result)
+            return <TimeWindow>joined[0]
         if not self.is_event_time:
             self.check_not_past(result)
         state_windows = [windows.pop(each) for each in joined]

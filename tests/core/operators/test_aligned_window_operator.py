@@ -84,6 +84,36 @@ def test_each_goes_on_from_the_others_snapshot(way, script, cut):
         assert of_each_key(run_with_cut(before, after, script, cut)) == straight
 
 
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("assigner", [SlidingEventTimeWindows(10, 4, 0), EventTimeSessionWindows(6)])
+@given(before=scripts(), behind=scripts())
+def test_event_time_begins_anew_behind_a_restore(way, assigner, before, behind):
+    """Records for windows that were evaluated before, and are kept for late ones, have them evaluated once more."""
+    made, outputs = factory(assigner, allowed_lateness_ms=8, **WAYS[way]), []
+    for make in (made, made.general):
+        with OperatorHarness(make()) as harness:
+            play(harness, before)
+            snapshot = harness.snapshot()
+        with OperatorHarness(make(), restore=snapshot) as harness:
+            play(harness, behind)
+            harness.process_watermark(MAX)
+            outputs.append(harness.output)
+    assert outputs[0] == outputs[1]
+
+
+def test_a_window_that_was_evaluated_before_a_restore_is_evaluated_with_a_record_behind_it():
+    made = factory(TumblingEventTimeWindows(10, 0), allowed_lateness_ms=5, **WAYS["process"])
+    with OperatorHarness(made()) as harness:
+        harness.process_element(("a", 1), 3)
+        harness.process_watermark(9)
+        snapshot = harness.snapshot()
+    with OperatorHarness(made(), restore=snapshot) as harness:
+        harness.process_element(("a", 2), 4)
+        assert harness.output == []
+        harness.process_watermark(9)
+        assert len(harness.output) == 2, "the window, and the watermark"
+
+
 @given(script=scripts(), cut=st.integers(0, 40))
 def test_a_snapshot_is_what_it_was_when_it_was_taken(script, cut):
     """The operator goes on while the snapshot is not yet written."""
