@@ -25,8 +25,8 @@ cdef class IncrementalWindowOperator(WindowOperator):
             self.get_result = function.get_result
 
     def initialize_state(self, snapshot):
-        """Event time begins anew behind a restore: a window that was evaluated before, and is kept for late records, has
-        no timer, and is evaluated once more with a record that comes before its end. So timers are set at each record.
+        """Event time begins anew behind a restore: a window that was evaluated before, and is kept for late records,
+        has no timer, and is evaluated again with a record that comes before its end. So each record sets timers.
         """
         WindowOperator.initialize_state(self, snapshot)
         self.may_lack_timers = snapshot is not None and self.lateness_ms > 0
