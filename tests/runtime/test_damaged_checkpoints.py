@@ -71,6 +71,19 @@ def test_the_newest_whole_one_is_begun_from_if_that_is_asked_for(checkpoints, ca
     assert f"the job begins from {checkpoints[1]}, which is older" in caplog.text
 
 
+def test_what_is_newer_than_a_damaged_one_or_of_another_job_is_not_older(checkpoints, tmp_path):
+    """Who names an older checkpoint does not want what came later, such as what a mistake did to the state."""
+    damage(checkpoints[1])
+    assert restored_from(checkpoints[1], falls_back=True).location == checkpoints[0]
+    savepoint = f"{tmp_path}/savepoint-cdcdcd-0123456789ab"
+    storage_of(savepoint).write_metadata(savepoint, CheckpointMetadata(9, 1000, "cd" * 16, "other job", True, ()))
+    damage(savepoint)
+    for falls_back in (False, True):
+        with pytest.raises(CorruptDataError) as caught:
+            restored_from(savepoint, falls_back=falls_back)
+        assert "fall-back" not in str(caught.value)
+
+
 def test_where_none_is_whole_the_error_is_as_it_was(checkpoints):
     for each in checkpoints:
         damage(each)

@@ -14,7 +14,7 @@ import cloudpickle
 
 from flinkbuf.checkpoints.description import verify
 from flinkbuf.checkpoints.handles import CheckpointMetadata
-from flinkbuf.checkpoints.locations import parent
+from flinkbuf.checkpoints.locations import checkpoint_id_of, parent
 from flinkbuf.checkpoints.storage import location_of, storage_of
 from flinkbuf.errors import CorruptDataError
 from flinkbuf.log import logger
@@ -49,7 +49,8 @@ def restored_from(
     claim_mode, allow_non_restored_state
         As in `RestoredCheckpoint`.
     older : sequence of str, optional
-        Others that may be begun from if it is damaged, newest first; by default the complete ones beside it.
+        Others that may be begun from if it is damaged, newest first; by default the complete older ones beside it, if
+        it is no savepoint.
     falls_back : bool
         Begin from the first whole one of those, if it is damaged.
 
@@ -97,18 +98,23 @@ def _check_whole(location: str) -> None:
 
 
 def _whole(location: str, older: Sequence[str] | None) -> Iterator[str]:
-    """Yield the other checkpoints that are as they were written, newest first."""
+    """Yield the older checkpoints that are as they were written, newest first."""
     storage = storage_of(location)
     if older is None:
         with contextlib.suppress(OSError):
             found = [each for each in storage.list_checkpoints(parent(location)) if each.is_complete]
-            older = [each.location for each in found if not each.is_savepoint]
+            older = [each.location for each in found if _is_older(each.checkpoint_id, checkpoint_id_of(location))]
     for each in map(location_of, older or ()):
         if each == location:
             continue
         with contextlib.suppress(CorruptDataError, OSError):
             _check_whole(each)
             yield each
+
+
+def _is_older(checkpoint_id: int | None, than: int | None) -> bool:
+    """Return whether a checkpoint was taken before another; beside a savepoint lies what any job has."""
+    return checkpoint_id is not None and than is not None and checkpoint_id < than
 
 
 def _with_way_out(error: Exception, whole: str) -> Exception:
