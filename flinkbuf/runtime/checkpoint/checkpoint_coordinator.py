@@ -480,7 +480,8 @@ class CheckpointCoordinator:
             f"before all had ended: {failure.message}; begin again from that savepoint, so that what waits to be "
             "committed is"
         )
-        return replace(failure, message=text, can_restart=False)
+        # Without the exception itself, which is raised where its task was a thread, and knows nothing of the savepoint.
+        return replace(failure, message=text, can_restart=False, exception=None)
 
     def restore(self, subtasks: list[ExecutionVertex], sources: set[str], is_global: bool, now_ms: int) -> None:
         """Give new attempts the state of the latest checkpoint, and reset the coordinators of sources to it."""

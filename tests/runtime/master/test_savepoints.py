@@ -263,9 +263,11 @@ def test_a_task_that_fails_after_the_savepoint_fails_the_job_which_names_it():
     request = world.savepoint(STOPS[0])
     checkpoint_id = world.trigger()
     world.acknowledge_all(checkpoint_id).stored(checkpoint_id)
-    world.report(world.attempt(1, 0), "FAILED", error("too late"))
+    world.report(world.attempt(1, 0), "FAILED", error("too late", exception=ValueError("too late")))
     world.confirm_cancels()
     status, message = world.end
+    (end,) = world.of(EndJob, all_time=True)
+    assert str(end.failure.to_exception()) == message  # not that of the task, where it ran in the program
     assert status == "FAILED"
     assert "/savepoints/savepoint-" in message
     assert "too late" in message
