@@ -333,7 +333,12 @@ cdef object tuple_of(object value, int depth):
         if own is NO_TREE:
             return NO_TREE
         made.append(own)
-    return tuple(made) if type(value) is tuple else tuple.__new__(type(value), made)
+    if type(value) is tuple:
+        return tuple(made)
+    own = tuple.__new__(type(value), made)
+    if type(value).__dictoffset__:  # a row of pyspark, which has the names of its fields there
+        own.__dict__.update(value.__dict__)
+    return own
 
 
 cdef object object_of(object value, int depth):

@@ -115,6 +115,15 @@ def test_no_part_that_can_change_has_two_holders(value):
     assert not {id(each) for each in parts_that_can_change(value)} & {id(each) for each in parts_that_can_change(copy)}
 
 
+def test_rows_of_pyspark_are_copied_with_the_names_of_their_fields():
+    Row = pytest.importorskip("pyspark.sql").Row
+    row = Row(name="a", inner=Row(numbers=[1]))
+    copy = copied(row)
+    row.inner.numbers.append(2)
+    assert copy == Row(name="a", inner=Row(numbers=[1]))
+    assert (copy.name, copy.inner.numbers, copy.asDict(True)) == ("a", [1], {"name": "a", "inner": {"numbers": [1]}})
+
+
 def test_one_object_at_two_places_is_one_object_in_the_copy():
     copy = copied({"first": SHARED, "second": SHARED})
     assert copy["first"] is copy["second"] is not SHARED
