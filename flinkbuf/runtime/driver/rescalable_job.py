@@ -139,7 +139,11 @@ class RescalableJob:
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         while True:
             run = self._run
-            run.wait(None if deadline is None else max(0.0, deadline - time.monotonic()))
+            try:
+                run.wait(None if deadline is None else max(0.0, deadline - time.monotonic()))
+            except Exception:
+                if self._run is run:
+                    raise
             if self._run is run:  # this run was the last one
                 return
 
@@ -195,9 +199,15 @@ class RescalableJob:
                     )
 
     def _savepoint_made(self, rescaling: _Rescaling, savepoint: Future[str]) -> None:
+        """Note where the savepoint is; the end of the run is next.
+
+        If a task failed behind it the next run begins with it all the same, and commits what waits in it.
+        """
         error = savepoint.exception()
         if error is None:
-            rescaling.path = savepoint.result()  # the end of the run is next
+            rescaling.path = savepoint.result()
+        elif self._run.stopping_savepoint:
+            rescaling.path = self._run.stopping_savepoint
         else:
             self._withdraw(rescaling, error)
 
@@ -226,7 +236,7 @@ class RescalableJob:
     def _run_ended(self, error: BaseException | None) -> None:
         with self._lock:
             rescaling, self._rescaling = self._rescaling, None
-            is_stopped = error is None and self._run.status is JobStatus.FINISHED
+            is_stopped = self._run.status in (JobStatus.FINISHED, JobStatus.FAILED)
             self._is_between_runs = rescaling is not None and rescaling.path is not None and is_stopped
         if rescaling is not None and rescaling.path is not None and is_stopped:
             self._begin_again(rescaling, rescaling.path)

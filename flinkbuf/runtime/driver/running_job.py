@@ -121,6 +121,8 @@ class RunningJob:
         The address of the job's page; its server sets it before the start.
     why_suspended : str
         What a suspended job was suspended for.
+    stopping_savepoint : str
+        The whole savepoint that the job stops with; a task may still fail behind it. Empty: there is none.
     after_first_checkpoint : callable or None
         Called once, when a checkpoint of its own is complete that is no savepoint: what it began with is not needed any
         more. Not on the job's thread, so it may wait for files; set it before the start.
@@ -186,7 +188,7 @@ class RunningJob:
         self._inbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._closing = threading.Lock()  # guards questions to the job's thread, so that each gets an answer
         self._ended = threading.Event()
-        self._stopping_savepoint = ""  # that the job stops with, if nothing fails any more
+        self.stopping_savepoint = ""
         self._is_left_behind = False  # after Ctrl-C, with a function that does not return
         self._requests = SavepointRequests()
         self._flame_graphs = FlameGraphs()
@@ -540,7 +542,7 @@ class RunningJob:
         log_checkpoint(self.graph.settings.job_name, record)
         kind = SnapshotKind(record.kind)
         if record.status == "COMPLETED" and kind.is_synchronous:
-            self._stopping_savepoint = record.path
+            self.stopping_savepoint = record.path
         if record.status == "COMPLETED" and not kind.is_savepoint:
             call, self.after_first_checkpoint = self.after_first_checkpoint, None
             if call is not None:
@@ -617,7 +619,7 @@ class RunningJob:
             picture, times[status] = replace(picture, status=status), now_ms
         if self.exception is not None:
             failure = replace(Failure.of(self.exception), exception=None)
-        savepoint = self._stopping_savepoint if status is JobStatus.FINISHED else ""
+        savepoint = self.stopping_savepoint if status is JobStatus.FINISHED else ""
         return replace(picture, now_ms=now_ms, timestamps=times, failure=failure, savepoint=savepoint)
 
     def fail_after_end(self, error: BaseException) -> None:

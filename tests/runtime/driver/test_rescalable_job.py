@@ -175,7 +175,8 @@ class FakeRun:
         self.on_end, self.graph, self.job_id = on_end, graph, job_id
         self.plan = SimpleNamespace(vertices=())
         self.status, self.calls, self.savepoint = JobStatus.RUNNING, [], Future()
-        self.after_first_checkpoint = self.page = None
+        self.after_first_checkpoint = self.page = self.failure = None
+        self.stopping_savepoint = ""
 
     def start(self):
         self.calls.append("start")
@@ -190,8 +191,12 @@ class FakeRun:
     def fail_after_end(self, error):
         self.status, self.exception = JobStatus.FAILED, error
 
+    def wait(self, timeout_s):
+        if self.failure is not None:
+            raise self.failure
+
     def end(self, status=JobStatus.FINISHED, error=None):
-        self.status = status
+        self.status, self.failure = status, error
         for call in self.on_end:
             call(error)
 
@@ -213,6 +218,37 @@ def test_between_two_runs_it_begins_again_and_can_be_cancelled(monkeypatch, tmp_
     assert job._run is not first
     assert sorted(job._run.calls) == ["cancel", "start"]
     assert job.status is JobStatus.RUNNING
+
+
+def test_a_task_that_fails_behind_the_savepoint_does_not_end_the_job(monkeypatch, tmp_path):
+    begun = []
+    monkeypatch.setattr(rescalable_job, "restored_from", begun.append)
+    graph = SimpleNamespace(vertices=())
+    job = RescalableJob(FakeRun, lambda parallelism, restored: graph, [], str(tmp_path))
+    first = job._run
+    rescaled = job.rescale(3)
+    first.stopping_savepoint = "/savepoints/whole"
+    error = RuntimeError("the job was stopped with savepoint /savepoints/whole, which is whole, but it is FAILED")
+    first.savepoint.set_exception(error)
+    waiting = threading.Thread(target=lambda: begun.append(job.wait(30)))
+    wait, ended = first.wait, threading.Event()
+    first.wait = lambda timeout_s: ended.wait(timeout_s) and wait(timeout_s)
+    waiting.start()
+    first.end(JobStatus.FAILED, error)
+    ended.set()
+    waiting.join(30)
+    assert begun == ["/savepoints/whole", None], "waiting goes on, for the end of the new run"
+    assert rescaled.result() == job.job_id and job._run is not first and job._run.calls == ["start"]
+
+
+def test_a_job_that_is_cancelled_behind_the_savepoint_does_not_begin_again(monkeypatch, tmp_path):
+    job = rescalable(str(tmp_path), monkeypatch=monkeypatch)
+    first = job._run
+    rescaled = job.rescale(3)
+    first.stopping_savepoint = "/savepoints/whole"
+    first.savepoint.set_exception(RuntimeError("the job ends"))
+    first.end(JobStatus.CANCELED)
+    assert "CANCELED" in str(rescaled.exception()) and job._run is first
 
 
 # ---- savepoints that are nobody's but the job's
