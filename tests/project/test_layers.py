@@ -97,6 +97,8 @@ LAYERS = {
         "arrow_binary",
         "arrow_range",
         "range_selector",
+        "slot_table",
+        "key_slots",
     ],
     "io": [
         "file_region",
@@ -338,6 +340,8 @@ DOES_WITHOUT = {
     "range_key": (C_ONLY - {"pxd"}, "the keys of range_selector, compared there with the values"),
     "range_bounds": (C_ONLY - {"pxd"}, "the bounds of range_selector"),
     "arrow_range": (C_ONLY - {"pxd"} | {"test.c"}, "keys of rows, compared with those of records in range_selector"),
+    "slot_table": (C_ONLY, "the table of key_slots, which binds it"),
+    "key_slots": (LOOP_OVER_OBJECTS | {"bench"}, "keys as columns; its loops are in slot_table"),
     "range_selector": (LOOP_OVER_OBJECTS | {"bench"}, "the loops are in arrow_range; timed in bench_batch_writer.py"),
     "numpy_batch": (
         LOOP_OVER_OBJECTS | {"pxd", "test.py", "bench"},

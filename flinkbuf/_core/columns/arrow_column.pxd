@@ -85,4 +85,6 @@ cdef class ArrowPlan:
     cdef int build_fields(self, fb_arrow_column* column, TypeCodec codec, ArrowSchema* schema, str path) except -1
 
 
+cdef str arrow_name(const char* format_)
+cdef str name_of(ArrowSchema* schema)
 cdef str path_of(const fb_arrow_column* column)
