@@ -4,8 +4,8 @@
  * the keys are: of each column whether there is a value, and the value, behind its length if it has one of its own. Null
  * is a key like any other; -0.0 and 0.0 are two keys, and every NaN is the same one (Java's Double.equals).
  *
- * The index is a table of open addressing that doubles without a pause: the one before it stays to be read until its
- * entries have moved, some with each chunk of rows. The hashes take in secret seeds at every step, so that whoever
+ * The index is a table of open addressing that doubles without a pause: the one before it stays until its entries have
+ * moved, some with each chunk of rows. The hashes take in secret seeds at every step, so that whoever
  * chooses keys cannot choose where they fall.
  *
  * Owner:   the table owns its memory until clear(), and borrows the columns.
@@ -33,7 +33,7 @@ struct fb_slot_table {
   uint32_t count; /* keys */
   struct fb_slot_index index;
   struct fb_slot_index older;     /* what the index was before it doubled */
-  size_t moved;                   /* entries of `older` that are in `index`, too */
+  size_t moved;                   /* keys whose home in `older` is before this entry of it are in `index` */
   struct fb_arrow_memory numbers; /* of each slot, 8 bytes */
   struct fb_arrow_memory bytes;   /* the keys that are no numbers, slot behind slot */
   struct fb_arrow_memory ends;    /* of each slot: where its bytes end, 8 bytes */
