@@ -99,6 +99,9 @@ LAYERS = {
         "range_selector",
         "slot_table",
         "key_slots",
+        "slot_aggregate",
+        "value_aggregates",
+        "slot_aggregates",
     ],
     "io": [
         "file_region",
@@ -340,8 +343,11 @@ DOES_WITHOUT = {
     "range_key": (C_ONLY - {"pxd"}, "the keys of range_selector, compared there with the values"),
     "range_bounds": (C_ONLY - {"pxd"}, "the bounds of range_selector"),
     "arrow_range": (C_ONLY - {"pxd"} | {"test.c"}, "keys of rows, compared with those of records in range_selector"),
-    "slot_table": (C_ONLY, "the table of key_slots, which binds it"),
-    "key_slots": (LOOP_OVER_OBJECTS | {"bench"}, "keys as columns; its loops are in slot_table"),
+    "slot_table": (C_ONLY, "the table of key_slots, which binds and times it"),
+    "key_slots": (LOOP_OVER_OBJECTS, "keys as columns; its loops are in slot_table"),
+    "slot_aggregate": ({"test.py", "bench"}, "what the aggregates of slot_aggregates have in common, tested with them"),
+    "value_aggregates": (LOOP_OVER_OBJECTS | {"pxd", "test.py", "bench"}, "aggregates that slot_aggregates makes"),
+    "slot_aggregates": (LOOP_OVER_OBJECTS | {"pxd", "bench"}, "its loops are in slot_aggregate; in bench_key_slots.py"),
     "range_selector": (LOOP_OVER_OBJECTS | {"bench"}, "the loops are in arrow_range; timed in bench_batch_writer.py"),
     "numpy_batch": (
         LOOP_OVER_OBJECTS | {"pxd", "test.py", "bench"},
