@@ -178,6 +178,23 @@ cdef class RowChunks:
         return 0
 
 
+def channels_of_rows(RowChunks chunks not None, ArrowBatch batch not None):
+    """The channel of each row of a batch: an array of uint32."""
+    import numpy
+
+    cdef Py_ssize_t count = len(batch)
+    cdef Py_ssize_t position = 0
+    found = numpy.empty(count, numpy.uint32)
+    cdef uint32_t[::1] view = found
+    chunks.bind(batch)
+    chunks.channels = NULL
+    while chunks.next_chunk():
+        if chunks.rows.count:
+            memcpy(&view[position], chunks.rows.channels, chunks.rows.count * sizeof(uint32_t))
+        position += chunks.rows.count
+    return found
+
+
 # --- to a result partition
 
 

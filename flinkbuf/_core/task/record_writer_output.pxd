@@ -4,11 +4,15 @@ from flinkbuf._core.task.operator_chain cimport EdgeOutput, OperatorCounters
 from flinkbuf._core.flow.record_writer cimport RecordWriter
 
 
-@cython.final
 cdef class RecordWriterOutput(EdgeOutput):
     cdef readonly RecordWriter writer
     cdef OperatorCounters task_counters
     cdef object random
+
+
+@cython.final
+cdef class PageOutput(RecordWriterOutput):
+    cdef object pages_of
 
 
 @cython.final

@@ -1,10 +1,9 @@
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, final
 
 from flinkbuf._core.flow.record_writer import RecordWriter
 from flinkbuf._core.task.operator_chain import EdgeOutput, OperatorCounters
 
-@final
 class RecordWriterOutput(EdgeOutput):
     def __init__(
         self,
@@ -16,6 +15,18 @@ class RecordWriterOutput(EdgeOutput):
     ) -> None: ...
     @property
     def writer(self) -> RecordWriter: ...
+
+@final
+class PageOutput(RecordWriterOutput):
+    def __init__(
+        self,
+        counters: OperatorCounters,
+        task_counters: OperatorCounters,
+        writer: RecordWriter,
+        random: Any,
+        pages_of: Callable[[Any], Iterable[tuple[int | None, bytes]]],
+        tag: str | None = None,
+    ) -> None: ...
 
 @final
 class TaskOutputs:

@@ -10,7 +10,6 @@ from flinkbuf._core.task.operator_chain cimport EdgeOutput, OperatorCounters
 from flinkbuf._core.flow.record_writer cimport RecordWriter
 
 
-@cython.final
 cdef class RecordWriterOutput(EdgeOutput):
     """To a result partition. `random` chooses the channel of a latency marker."""
 
@@ -52,6 +51,35 @@ cdef class RecordWriterOutput(EdgeOutput):
 
     cdef bint is_network(self) noexcept:
         return True
+
+
+@cython.final
+cdef class PageOutput(RecordWriterOutput):
+    """To a result partition, where an element becomes pages: for certain channels, or for the one whose turn it is.
+
+    Parameters
+    ----------
+    counters, task_counters, writer, random, tag
+        See `RecordWriterOutput`.
+    pages_of : callable
+        Gives pairs of a channel, or None, and the bytes of a page.
+    """
+
+    def __init__(self, OperatorCounters counters not None, OperatorCounters task_counters not None,
+                 RecordWriter writer not None, random, pages_of, str tag=None):
+        RecordWriterOutput.__init__(self, counters, task_counters, writer, random, tag)
+        self.pages_of = pages_of
+
+    cdef int push(self, object value, int64_t timestamp) except -1:
+        self.value_in_hand = value
+        self.is_writing = True
+        for channel, page in self.pages_of(value):
+            if channel is None:
+                self.writer.emit_element(page, timestamp)
+            else:
+                self.writer.emit_element_to(page, timestamp, channel)
+        self.is_writing = False
+        return 0
 
 
 @cython.final

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from flinkbuf.runtime.graph.transformation import KeyedExchange
+from flinkbuf.runtime.graph.transformation import ColumnKeyExchange, KeyedExchange
 from flinkbuf.streaming.chain.operator_config import SortKey
 
 
@@ -18,8 +18,9 @@ def sort_key_of(is_keyed: bool, partitioner: Any) -> SortKey | None:
 
     Inputs of keyed operators are sorted by key, so that only one key's state is kept at a time. A broadcast input of
     such an operator has no keys and is read before. Windows over all records are those of one key.
+    Batches of columns hold rows of many keys, and are not sorted.
     """
-    if not is_keyed or partitioner == "broadcast":
+    if not is_keyed or partitioner == "broadcast" or isinstance(partitioner, ColumnKeyExchange):
         return None
     if isinstance(partitioner, KeyedExchange):
         return SortKey(partitioner.selector, partitioner.key_type)

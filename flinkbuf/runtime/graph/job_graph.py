@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from flinkbuf.records.column_exchange import ColumnKeyPartitioner
 from flinkbuf.records.partitioner import as_partitioner, by_key, default_max_parallelism
 from flinkbuf.runtime.graph.batch_inputs import sort_key_of
 from flinkbuf.runtime.graph.edge_wiring import channels_of, subpartition_count
@@ -25,7 +26,7 @@ from flinkbuf.runtime.graph.stream_graph import (
     is_chainable,
     is_pipelined,
 )
-from flinkbuf.runtime.graph.transformation import CustomExchange, KeyedExchange
+from flinkbuf.runtime.graph.transformation import ColumnKeyExchange, CustomExchange, KeyedExchange
 from flinkbuf.streaming.chain.operator_config import ChainConfig, ChainedEdge, InputConfig, NetworkEdge, OperatorConfig
 from flinkbuf.types.types import object_type
 
@@ -257,6 +258,8 @@ def _partitioner(partitioner: Any, max_parallelism: int) -> Any:
     """Return the partitioner as a record writer takes it."""
     if isinstance(partitioner, KeyedExchange):
         return by_key(partitioner.selector, partitioner.key_type or object_type(), max_parallelism)
+    if isinstance(partitioner, ColumnKeyExchange):
+        return ColumnKeyPartitioner(partitioner.names, max_parallelism)
     if isinstance(partitioner, CustomExchange):
         return as_partitioner(_ByKeyOfRecord(partitioner))
     return as_partitioner(partitioner)

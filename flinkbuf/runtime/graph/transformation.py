@@ -73,8 +73,8 @@ class OperatorTransformation(Transformation):
 class PartitionTransformation(Transformation):
     """How records get from its input to what reads it.
 
-    `partitioner` is one of "forward", "rebalance", "rescale", "shuffle", "global", "broadcast", a `KeyedExchange`, or
-    a `CustomExchange`. `ship_strategy` is how Flink's plan names it (HASH, REBALANCE, ...).
+    `partitioner` is one of "forward", "rebalance", "rescale", "shuffle", "global", "broadcast", a `KeyedExchange`, a
+    `ColumnKeyExchange`, or a `CustomExchange`. `ship_strategy` is how Flink's plan names it (HASH, REBALANCE, ...).
     """
 
     partitioner: Any = "forward"
@@ -99,6 +99,13 @@ class KeyedExchange:
 
     selector: Callable[[Any], Any]
     key_type: Any = None  # None: not declared
+
+
+@dataclass(frozen=True)
+class ColumnKeyExchange:
+    """Sends each row of a column stream by the key group of the columns that are named."""
+
+    names: tuple[str, ...]
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,9 @@ from typing import Any, Protocol
 
 from flinkbuf._core.operators.stream_operator import Output, StreamOperator
 from flinkbuf._core.task.operator_chain import BroadcastingOutput, ChainingOutput, EdgeOutput, OperatorCounters
-from flinkbuf._core.task.record_writer_output import RecordWriterOutput
+from flinkbuf._core.task.record_writer_output import PageOutput, RecordWriterOutput
+from flinkbuf.records.column_batch import ColumnTypeInfo
+from flinkbuf.records.column_exchange import pages_for
 from flinkbuf.records.record_writer import RecordWriter
 from flinkbuf.streaming.chain.accumulators import AccumulatorRegistry
 from flinkbuf.streaming.chain.error_location import NO_RECORD, keep_as_context, locate_error
@@ -183,6 +185,9 @@ class OperatorChain:
 
     def _network_edge(self, edge: NetworkEdge, counters: OperatorCounters) -> RecordWriterOutput:
         writer = self._writers[edge.partition_index]
+        if isinstance(edge.type, ColumnTypeInfo):
+            pages_of = pages_for(edge.partitioner, writer.partition.subpartition_count)
+            return PageOutput(counters, self.task_counters, writer, self._chance, pages_of, edge.output_tag)
         return RecordWriterOutput(counters, self.task_counters, writer, self._chance, edge.output_tag)
 
     def _output(self, edges: list[EdgeOutput], counters: OperatorCounters) -> Output:

@@ -11,7 +11,8 @@ from flinkbuf.streaming.chain.operator_config import ChainConfig, NetworkEdge
 from flinkbuf.types.types import Types
 
 # Each subtask reads some of the others' only, or all read the same: what is under way there belongs to no key group.
-ALIGNED_PARTITIONERS = frozenset({"forward", "rescale", "broadcast"})
+# A page of columns holds rows of as many key groups as its reader had, and cannot be given to another.
+ALIGNED_PARTITIONERS = frozenset({"forward", "rescale", "broadcast", "columns by key"})
 
 
 def make_writers(

@@ -1,0 +1,201 @@
+"""The element of a column stream: some rows as Arrow columns, each row with its timestamp; and a page, its bytes.
+
+A chain passes it by reference, and nobody changes it: Arrow arrays do not change. Watermarks and barriers stand between
+elements. Between tasks an element is a page, which says by itself what its columns are, so that a program may give
+batches of any schema: a head, the schema, the timestamps, and the batch in Arrow's IPC format, each on 8 bytes.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from flinkbuf._core.operators.stream_operator import NO_TIMESTAMP
+from flinkbuf._core.value.own_value import declare_fixed
+from flinkbuf.errors import CorruptDataError
+from flinkbuf.types.type_information import PrimitiveArrayTypeInfo
+from flinkbuf.types.types import Types
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pyarrow as pa
+
+_HEAD = struct.Struct("<BBHIQ")  # version, whether there are timestamps, 0, bytes of the schema, rows
+_VERSION = 1
+_ALIGNMENT = 8
+_SCHEMAS_KEPT = 64
+
+
+@dataclass(frozen=True, eq=False)
+class ColumnBatch:
+    """Rows of a column stream.
+
+    Attributes
+    ----------
+    batch : pyarrow.RecordBatch
+    timestamps : numpy.ndarray of int64, optional
+        Of the rows, in milliseconds; `NO_TIMESTAMP` where a row has none. None: no row has one.
+
+    Examples
+    --------
+    >>> import numpy as np, pyarrow as pa
+    >>> rows = ColumnBatch(pa.record_batch({"a": [1, 2, 3]}), np.array([30, 10, 20]))
+    >>> len(rows), rows.latest, rows.take(np.array([1])).batch.to_pylist()
+    (3, 30, [{'a': 2}])
+    """
+
+    batch: Any
+    timestamps: Any = None
+
+    def __len__(self) -> int:
+        count: int = self.batch.num_rows
+        return count
+
+    @property
+    def latest(self) -> int:
+        """Return the latest timestamp of a row, or `NO_TIMESTAMP`."""
+        return NO_TIMESTAMP if self.timestamps is None or not len(self) else int(self.timestamps.max())
+
+    def take(self, rows: np.ndarray) -> ColumnBatch:
+        """Return some of the rows, in any order."""
+        return ColumnBatch(self.batch.take(rows), None if self.timestamps is None else self.timestamps[rows])
+
+    def filter(self, mask: Any) -> ColumnBatch:
+        """Return the rows for which an Arrow array of booleans is true; null counts as false."""
+        import pyarrow.compute as pc
+
+        if self.timestamps is None:
+            return ColumnBatch(self.batch.filter(mask))
+        rows = pc.indices_nonzero(mask).to_numpy()
+        return self if len(rows) == len(self) else self.take(rows)
+
+    def slice(self, start: int, end: int) -> ColumnBatch:
+        """Return the rows from `start` on and before `end`, over the same memory."""
+        times = None if self.timestamps is None else self.timestamps[start:end]
+        return ColumnBatch(self.batch.slice(start, end - start), times)
+
+    def with_batch(self, batch: pa.RecordBatch) -> ColumnBatch:
+        """Return the same rows with other columns."""
+        return ColumnBatch(batch, self.timestamps)
+
+
+class PageWriter:
+    """Makes pages of elements; one for each writer, which knows the bytes of the latest schema.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> page = PageWriter().write(ColumnBatch(pa.record_batch({"a": [1, 2]})))
+    >>> PageReader().read(page).batch.to_pydict()
+    {'a': [1, 2]}
+    """
+
+    def __init__(self) -> None:
+        self._schema: pa.Schema | None = None
+        self._schema_bytes = b""
+
+    def write(self, element: ColumnBatch) -> bytes:
+        """Return the bytes that another task makes the same element of."""
+        batch = without_dictionaries(element.batch)
+        if self._schema is None or not batch.schema.equals(self._schema, check_metadata=True):
+            self._schema = batch.schema
+            data = batch.schema.serialize().to_pybytes()
+            self._schema_bytes = data + bytes(-len(data) % _ALIGNMENT)
+        has_timestamps = element.timestamps is not None
+        head = _HEAD.pack(_VERSION, has_timestamps, 0, len(self._schema_bytes), batch.num_rows)
+        timestamps = element.timestamps.astype("<i8", copy=False).tobytes() if has_timestamps else b""
+        return b"".join((head, self._schema_bytes, timestamps, batch.serialize()))
+
+
+class PageReader:
+    """Makes elements of pages; one for each reader, which knows the schemas that it has seen."""
+
+    def __init__(self) -> None:
+        self._schemas: dict[bytes, pa.Schema] = {}
+
+    def read(self, page: bytes) -> ColumnBatch:
+        """Return the element of a page, over the same memory.
+
+        Raises
+        ------
+        CorruptDataError
+            If the bytes are not those of a page.
+        """
+        import numpy as np
+        import pyarrow as pa
+
+        if len(page) < _HEAD.size:
+            raise CorruptDataError(f"a page of columns has {len(page)} bytes, and its head alone {_HEAD.size}")
+        version, has_timestamps, _, schema_size, count = _HEAD.unpack_from(page)
+        if version != _VERSION:
+            raise CorruptDataError(f"a page of columns of version {version}; this flinkbuf reads version {_VERSION}")
+        timestamps_at = _HEAD.size + schema_size
+        batch_at = timestamps_at + (8 * count if has_timestamps else 0)
+        if batch_at > len(page):
+            raise CorruptDataError(f"a page of {count} rows ends after {len(page)} bytes, within its head")
+        try:
+            schema = self._schema(bytes(memoryview(page)[_HEAD.size : timestamps_at]))
+            batch = pa.ipc.read_record_batch(pa.py_buffer(memoryview(page)[batch_at:]), schema)
+            batch.validate(full=True)
+        except (pa.ArrowException, OSError, EOFError, ValueError) as error:
+            raise CorruptDataError(f"a page of columns cannot be read: {error}") from None
+        if batch.num_rows != count:
+            raise CorruptDataError(f"a page of {count} rows has columns of {batch.num_rows}")
+        if not has_timestamps:
+            return ColumnBatch(batch)
+        return ColumnBatch(batch, np.frombuffer(page, "<i8", count, timestamps_at))
+
+    def _schema(self, data: bytes) -> pa.Schema:
+        import pyarrow as pa
+
+        known = self._schemas.get(data)
+        if known is None:
+            if len(self._schemas) >= _SCHEMAS_KEPT:
+                self._schemas.clear()
+            known = self._schemas[data] = pa.ipc.read_schema(pa.py_buffer(data))
+        return known
+
+
+class ColumnTypeInfo(PrimitiveArrayTypeInfo):
+    """The type of what tasks of a column stream send each other: pages, as the bytes that they are."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        super().__init__(Types.BYTE())
+
+    def __repr__(self) -> str:
+        return "COLUMNS"
+
+    def __reduce__(self) -> tuple[type, tuple[()]]:
+        return ColumnTypeInfo, ()
+
+
+COLUMNS = ColumnTypeInfo()
+
+
+def without_dictionaries(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return the batch with plain columns in place of those that are indices into a dictionary."""
+    import pyarrow as pa
+
+    if not any(pa.types.is_dictionary(field.type) for field in batch.schema):
+        return batch
+    columns = [
+        column.dictionary_decode() if pa.types.is_dictionary(column.type) else column for column in batch.columns
+    ]
+    return pa.record_batch(columns, batch.schema.names)
+
+
+def batches_in(table: Any) -> Iterator[pa.RecordBatch]:
+    """Yield what pyarrow gives, a RecordBatch or a Table, as batches."""
+    import pyarrow as pa
+
+    if isinstance(table, pa.RecordBatch):
+        yield table
+    else:
+        yield from table.to_batches()
+
+
+declare_fixed(ColumnBatch)

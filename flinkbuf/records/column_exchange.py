@@ -1,0 +1,141 @@
+"""How the rows of a column stream get to the tasks that read it: whole batches in turn, or split by key.
+
+A batch that is split has its rows gathered by channel, in their order, and each channel gets one page. Rows go where
+records of the same key go: the key group of a row is that of a record with these fields.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from flinkbuf._core.flow.batch_writer import RowChunks, channels_of_rows
+from flinkbuf._core.record.channel_selector import ChannelSelector
+from flinkbuf.records.arrow_batches import arrow_batches, record_type
+from flinkbuf.records.column_batch import ColumnBatch, PageWriter, without_dictionaries
+from flinkbuf.records.partitioner import Partitioner, by_key
+from flinkbuf.types.type_information import TypeInformation
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pyarrow as pa
+
+
+@dataclass(frozen=True)
+class ColumnKeyPartitioner(Partitioner):
+    """Rows with equal values in these columns go to one channel. Flink: KeyGroupStreamPartitioner."""
+
+    names: tuple[str, ...]
+    max_parallelism: int
+    kind: ClassVar[str] = "columns by key"
+
+    def selector(
+        self, record_type: TypeInformation, channel_count: int, subtask_index: int = 0, seed: int | None = None
+    ) -> ChannelSelector:
+        """Return what chooses for pages that no channel is given with: there is none."""
+        return ChannelSelector("global", channel_count)
+
+
+class RowKeys:
+    """Finds the key groups, or the channels, of rows.
+
+    Parameters
+    ----------
+    names : tuple of str
+        Of the columns that are the key.
+    max_parallelism : int
+        How many key groups there are.
+    channel_count : int, optional
+        Among so many subtasks; None: the key groups themselves.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> RowKeys(("a",), max_parallelism=128).of(pa.record_batch({"a": [1, 2, 1], "b": [7, 8, 9]}))
+    array([ 86, 127,  86], dtype=uint32)
+    """
+
+    def __init__(self, names: tuple[str, ...], max_parallelism: int, channel_count: int | None = None) -> None:
+        self.names = names
+        self._max_parallelism = max_parallelism
+        self._channel_count = max_parallelism if channel_count is None else channel_count
+        self._schema: pa.Schema | None = None
+        self._chunks: RowChunks | None = None
+
+    def of(self, batch: pa.RecordBatch) -> np.ndarray:
+        """Return the number of each row: an array of uint32.
+
+        Raises
+        ------
+        ValueError
+            If a key of one column is null.
+        KeyError
+            If the batch lacks a column.
+        """
+        import numpy as np
+
+        keys = key_columns(batch, self.names)
+        if self._channel_count == 1:
+            return np.zeros(keys.num_rows, np.uint32)
+        if self._chunks is None or keys.schema != self._schema:
+            self._schema, self._chunks = keys.schema, self._chunks_for(keys.schema)
+        (each,) = arrow_batches(keys)
+        return channels_of_rows(self._chunks, each)
+
+    def _chunks_for(self, schema: pa.Schema) -> RowChunks:
+        record = record_type(schema)
+        key: Any = self.names[0] if len(self.names) == 1 else self.names
+        partitioner = by_key(key, max_parallelism=self._max_parallelism)
+        return RowChunks(record.codec, partitioner.selector(record, self._channel_count))
+
+
+def key_columns(batch: pa.RecordBatch, names: tuple[str, ...]) -> pa.RecordBatch:
+    """Return the columns of the key.
+
+    Raises
+    ------
+    KeyError
+        If one is missing.
+    """
+    missing = [name for name in names if batch.schema.get_field_index(name) < 0]
+    if missing:
+        raise KeyError(
+            f"the batch has no column {missing[0]!r}, which is of the key; there are "
+            f"{', '.join(batch.schema.names) or 'none'}"
+        )
+    return without_dictionaries(batch.select(list(names)))
+
+
+def pages_for(partitioner: Any, channel_count: int) -> Callable[[ColumnBatch], Iterator[tuple[int | None, bytes]]]:
+    """Return what makes pages of elements, each with the channel that it goes to; None: the partitioner chooses."""
+    writer = PageWriter()
+    if not isinstance(partitioner, ColumnKeyPartitioner):
+        return lambda element: iter(((None, writer.write(element)),))
+    keys = RowKeys(partitioner.names, partitioner.max_parallelism, channel_count)
+
+    def split(element: ColumnBatch) -> Iterator[tuple[int | None, bytes]]:
+        for channel, part in parts_by_number(element, keys.of(element.batch), channel_count):
+            yield channel, writer.write(part)
+
+    return split
+
+
+def parts_by_number(element: ColumnBatch, numbers: np.ndarray, count: int) -> Iterator[tuple[int, ColumnBatch]]:
+    """Yield each number below `count` that a row has, with the rows that have it, in their order."""
+    import numpy as np
+
+    if not len(numbers):
+        return
+    if numbers[0] == numbers[-1] and (numbers == numbers[0]).all():
+        yield int(numbers[0]), element
+        return
+    if count <= 1 << 16:
+        numbers = numbers.astype(np.uint16)  # which numpy sorts in the time of a copy
+    gathered = element.take(np.argsort(numbers, kind="stable"))
+    ends = np.cumsum(np.bincount(numbers, minlength=count))
+    start = 0
+    for number in np.flatnonzero(np.diff(ends, prepend=0)):
+        end = int(ends[number])
+        yield int(number), gathered.slice(start, end)
+        start = end

@@ -1,0 +1,114 @@
+"""Elements of column streams, and their pages: what was put in comes out, and bytes that are no page are refused."""
+
+import datetime
+import random
+from decimal import Decimal
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flinkbuf._core.operators.stream_operator import NO_TIMESTAMP
+from flinkbuf._core.value.own_value import is_fixed_value
+from flinkbuf.errors import CorruptDataError
+from flinkbuf.records.column_batch import COLUMNS, ColumnBatch, PageReader, PageWriter
+from flinkbuf.types.types import Types
+
+COLUMNS_OF = {
+    "l": (pa.int64(), st.integers(-(2**63), 2**63 - 1)),
+    "b": (pa.bool_(), st.booleans()),
+    "s": (pa.string(), st.text(max_size=5)),
+    "d": (pa.float64(), st.floats()),
+    "n": (pa.decimal128(10, 2), st.decimals(-10000, 10000, places=2)),
+    "t": (pa.timestamp("us", "UTC"), st.datetimes(datetime.datetime(1970, 1, 2), datetime.datetime(2030, 1, 1))),
+    "x": (pa.list_(pa.int32()), st.lists(st.integers(0, 9), max_size=3)),
+    "z": (pa.null(), st.none()),
+}
+
+
+@st.composite
+def batches(draw):
+    names = draw(st.lists(st.sampled_from(sorted(COLUMNS_OF)), unique=True, min_size=1))
+    count = draw(st.integers(0, 6))
+    columns = [
+        pa.array(draw(st.lists(st.none() | COLUMNS_OF[name][1], min_size=count, max_size=count)), COLUMNS_OF[name][0])
+        for name in names
+    ]
+    batch = pa.record_batch(columns, names)
+    start = draw(st.integers(0, count))
+    return batch.slice(start, draw(st.integers(0, count - start)))
+
+
+@given(batches(), st.booleans())
+def test_a_page_is_what_it_was_made_of(batch, has_timestamps):
+    times = np.arange(batch.num_rows) * 7 - 3 if has_timestamps else None
+    found = PageReader().read(PageWriter().write(ColumnBatch(batch, times)))
+    assert found.batch.schema == batch.schema
+    assert str(found.batch.to_pylist()) == str(batch.to_pylist())
+    assert (found.timestamps is None) is not has_timestamps
+    assert times is None or found.timestamps.tolist() == times.tolist()
+
+
+def test_a_reader_knows_schemas_again():
+    reader = PageReader()
+    for number in range(200):  # more than it keeps
+        names = [f"column {number % 150}"]
+        assert reader.read(PageWriter().write(ColumnBatch(pa.record_batch([[number]], names)))).batch.to_pydict() == {
+            names[0]: [number]
+        }
+
+
+def test_dictionaries_travel_as_what_they_stand_for():
+    texts = pa.array(["a", "b", None, "a"]).dictionary_encode()
+    found = PageReader().read(PageWriter().write(ColumnBatch(pa.record_batch({"t": texts}))))
+    assert found.batch.schema.field("t").type == pa.string()
+    assert found.batch.to_pydict() == {"t": ["a", "b", None, "a"]}
+
+
+def test_bytes_that_are_no_page_are_refused():
+    page = PageWriter().write(ColumnBatch(pa.record_batch({"a": [1, 2, 3], "b": ["x", None, "yz"]}), np.arange(3)))
+    reader, chance = PageReader(), random.Random(5)
+    for size in range(len(page)):
+        with pytest.raises(CorruptDataError, match="a page of"):
+            reader.read(page[:size])
+    with pytest.raises(CorruptDataError, match="of version 7; this flinkbuf reads version 1"):
+        reader.read(b"\x07" + page[1:])
+    for _ in range(2000):
+        broken = bytearray(page)
+        for _ in range(chance.randrange(1, 4)):
+            broken[chance.randrange(len(broken))] = chance.randrange(256)
+        try:
+            found = PageReader().read(bytes(broken))
+        except CorruptDataError:
+            continue
+        found.batch.validate(full=True)
+        assert len(found.timestamps if found.timestamps is not None else found) == len(found)
+
+
+def test_rows_are_chosen_with_their_timestamps():
+    rows = ColumnBatch(pa.record_batch({"a": [1, 2, 3, 4]}), np.array([40, 10, 30, 20]))
+    assert rows.latest == 40
+    chosen = rows.filter(pa.array([True, None, False, True]))
+    assert (chosen.batch["a"].to_pylist(), chosen.timestamps.tolist()) == ([1, 4], [40, 20])
+    assert rows.filter(pa.array([True] * 4)) is rows
+    taken = rows.take(np.array([2, 0]))
+    assert (taken.batch["a"].to_pylist(), taken.timestamps.tolist(), taken.latest) == ([3, 1], [30, 40], 40)
+    assert ColumnBatch(rows.batch).filter(pa.array([False] * 4)).latest == NO_TIMESTAMP
+    assert rows.take(np.array([], np.int64)).latest == NO_TIMESTAMP
+
+
+def test_nobody_changes_an_element():
+    assert is_fixed_value(ColumnBatch(pa.record_batch({"a": [[1], [2]]})))
+
+
+def test_the_type_of_pages_is_that_of_bytes():
+    assert Types.PRIMITIVE_ARRAY(Types.BYTE()) != COLUMNS
+    assert COLUMNS.deserialize(COLUMNS.serialize(b"page")) == b"page"
+    assert repr(COLUMNS) == "COLUMNS"
+
+
+def test_values_of_python_are_what_arrow_says():
+    batch = pa.record_batch({"n": pa.array([Decimal("1.10")])})
+    assert PageReader().read(PageWriter().write(ColumnBatch(batch))).batch.to_pydict() == {"n": [Decimal("1.10")]}
