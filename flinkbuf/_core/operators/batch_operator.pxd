@@ -3,15 +3,12 @@ from libc.stdint cimport int64_t
 
 from flinkbuf._core.flow.batch_records cimport BatchToRecords, RecordsToBatch
 from flinkbuf._core.operators.stream_operator cimport StreamOperator
+from flinkbuf._core.value.type_codec cimport TypeCodec
 
 
-@cython.final
-cdef class MapBatchesOperator(StreamOperator):
-    cdef object call
+cdef class GatheringOperator(StreamOperator):
     cdef object lifecycle
     cdef RecordsToBatch gathered
-    cdef BatchToRecords given
-    cdef object output_codec_of     # for which `given` was made
     cdef int64_t max_delay_ms       # -1: none
     cdef int64_t* timestamps        # of what is gathered
     cdef int64_t timestamp_count, timestamp_room
@@ -19,8 +16,34 @@ cdef class MapBatchesOperator(StreamOperator):
     cdef object timer               # of the batch that is being gathered, or an earlier one; None: none waits
     cdef int64_t began_ms           # when the first record of the batch came
 
+    cdef int gather(self, object value, int64_t timestamp) except -1
     cdef int note_timestamp(self, int64_t timestamp) except -1
     cdef int begin_batch(self) except -1
     cdef int flush(self) except -1
-    cdef int emit_rows(self, object batch, object timestamps) except -1
+    cdef int give(self, object batch, object timestamps) except -1
     cdef object take_timestamps(self)
+
+
+cdef class BatchRows:
+    cdef BatchToRecords given
+    cdef TypeCodec codec            # for which `given` was made
+
+    cdef int emit(self, StreamOperator operator, object batch, object timestamps, TypeCodec codec) except -1
+
+
+@cython.final
+cdef class MapBatchesOperator(GatheringOperator):
+    cdef object call
+    cdef BatchRows rows
+
+
+@cython.final
+cdef class AsColumnsOperator(GatheringOperator):
+    cdef object make
+    cdef tuple batch_classes
+
+
+@cython.final
+cdef class AsRecordsOperator(StreamOperator):
+    cdef object call
+    cdef BatchRows rows

@@ -1,8 +1,8 @@
-"""The operator that calls a function of the user with many records at once, as a batch of columns.
+"""The operators between records and batches of columns: a function over batches, and the two borders of column streams.
 
-Records wait in it until there are enough of them, or until the first has waited long enough. Nothing waits longer than
-event time, a checkpoint or the input: before a watermark, a status, a barrier and the end goes on, the function is
-called with what there is. So the operator has no state, and no record is passed by a watermark that came after it.
+Records wait in an operator until there are enough of them, or until the first has waited long enough. Nothing waits
+longer than event time, a checkpoint or the input: before a watermark, a status, a barrier and the end goes on, the batch
+leaves with what there is. So the operator has no state, and no record is passed by a watermark that came after it.
 Flink: AbstractMapBundleOperator; PyFlink has bundles only inside its own runtime.
 """
 
@@ -17,15 +17,11 @@ from flinkbuf._core.value.python_object cimport FB_IDENTITY
 from flinkbuf._core.operators.stream_operator cimport StreamOperator
 
 
-@cython.final
-cdef class MapBatchesOperator(StreamOperator):
-    """Gathers records, calls ``call(batch, timestamps)`` and emits the rows of what it gives.
+cdef class GatheringOperator(StreamOperator):
+    """Gathers records; what becomes of a batch says the subclass.
 
     Parameters
     ----------
-    call : callable
-        Gives triples (ArrowBatch, timestamps of its rows, TypeCodec of its records); timestamps are an array of int64
-        or None, as those that it is given.
     gathered : RecordsToBatch
     lifecycle : object, optional
         With open(runtime_context) and close().
@@ -34,8 +30,8 @@ cdef class MapBatchesOperator(StreamOperator):
         for it.
     """
 
-    def __init__(self, call, RecordsToBatch gathered not None, lifecycle=None, int64_t max_delay_ms=-1):
-        self.call, self.gathered, self.lifecycle = call, gathered, lifecycle
+    def __init__(self, RecordsToBatch gathered not None, lifecycle=None, int64_t max_delay_ms=-1):
+        self.gathered, self.lifecycle = gathered, lifecycle
         self.max_delay_ms = max_delay_ms
 
     def __dealloc__(self):
@@ -55,6 +51,9 @@ cdef class MapBatchesOperator(StreamOperator):
             self.lifecycle.close()
 
     cpdef process_element(self, object value, int64_t timestamp):
+        self.gather(value, timestamp)
+
+    cdef int gather(self, object value, int64_t timestamp) except -1:
         cdef bint is_full
         if self.gathered.count == 0 and self.max_delay_ms >= 0:
             self.begin_batch()
@@ -65,6 +64,7 @@ cdef class MapBatchesOperator(StreamOperator):
         self.note_timestamp(timestamp)
         if is_full:
             self.flush()
+        return 0
 
     cpdef process_watermark(self, int64_t timestamp):
         self.flush()
@@ -138,32 +138,120 @@ cdef class MapBatchesOperator(StreamOperator):
     # ---- batches
 
     cdef int flush(self) except -1:
-        """Call the function with what there is, and emit all that it gives."""
+        """Have what there is leave as a batch."""
         if self.gathered.count == 0:
             return 0
-        self.is_in_function = True
+        self.is_in_function = True  # a column that cannot hold a value is told as the function's own error
         batch = self.gathered.take()
         self.value_in_hand = batch
-        for given, timestamps, codec in self.call(batch, self.take_timestamps()):
-            if self.given is None or self.output_codec_of is not codec:
-                self.given, self.output_codec_of = BatchToRecords(codec), codec
-            self.emit_rows(given, timestamps)
+        self.give(batch, self.take_timestamps())
         self.is_in_function = False
         self.value_in_hand = None  # a batch is large
         return 0
 
-    cdef int emit_rows(self, object batch, object timestamps) except -1:
+    cdef int give(self, object batch, object timestamps) except -1:
+        """Do with a batch what is to be done; called while `is_in_function` is set, which it leaves as it likes."""
+        raise NotImplementedError(f"{type(self).__name__}.give")
+
+
+cdef class BatchRows:
+    """Emits the rows of batches as records."""
+
+    cdef int emit(self, StreamOperator operator, object batch, object timestamps, TypeCodec codec) except -1:
         """Called while `is_in_function` is set, and leaves it so: what is wrong with rows is the function's fault."""
         cdef const int64_t[::1] times = timestamps
-        cdef BatchToRecords given = self.given
         cdef int64_t i = 0
         cdef PyObject* value
-        given.begin(batch)
-        value = given.take()
+        if self.given is None or self.codec is not codec:
+            self.given, self.codec = BatchToRecords(codec), codec
+        self.given.begin(batch)
+        value = self.given.take()
         while value is not NULL:
-            self.is_in_function = False
-            self.output.collect(FB_IDENTITY(value), INT64_MIN if timestamps is None else times[i])
-            self.is_in_function = True
+            operator.is_in_function = False
+            operator.output.collect(FB_IDENTITY(value), INT64_MIN if timestamps is None else times[i])
+            operator.is_in_function = True
             i += 1
-            value = given.take()
+            value = self.given.take()
         return 0
+
+
+@cython.final
+cdef class MapBatchesOperator(GatheringOperator):
+    """Gathers records, calls ``call(batch, timestamps)`` and emits the rows of what it gives.
+
+    Parameters
+    ----------
+    call : callable
+        Gives triples (ArrowBatch, timestamps of its rows, TypeCodec of its records); timestamps are an array of int64
+        or None, as those that it is given.
+    gathered, lifecycle, max_delay_ms
+        See `GatheringOperator`.
+    """
+
+    def __init__(self, call, RecordsToBatch gathered not None, lifecycle=None, int64_t max_delay_ms=-1):
+        GatheringOperator.__init__(self, gathered, lifecycle, max_delay_ms)
+        self.call, self.rows = call, BatchRows()
+
+    cdef int give(self, object batch, object timestamps) except -1:
+        for given, times, codec in self.call(batch, timestamps):
+            self.rows.emit(self, given, times, codec)
+        return 0
+
+
+@cython.final
+cdef class AsColumnsOperator(GatheringOperator):
+    """Gathers records and emits them as batches of columns; records that are batches go on as they are.
+
+    Parameters
+    ----------
+    make : callable
+        Makes the element of a column stream of a batch and its timestamps.
+    batch_classes : tuple of type
+        Of records that are batches themselves.
+    gathered, max_delay_ms
+        See `GatheringOperator`.
+    """
+
+    def __init__(self, make, tuple batch_classes not None, RecordsToBatch gathered not None, int64_t max_delay_ms=-1):
+        GatheringOperator.__init__(self, gathered, None, max_delay_ms)
+        self.make, self.batch_classes = make, batch_classes
+
+    cpdef process_element(self, object value, int64_t timestamp):
+        if type(value) in self.batch_classes:
+            self.flush()
+            self.is_in_function = True
+            self.value_in_hand = value
+            self.give(value, None if timestamp == INT64_MIN else timestamp)
+            self.is_in_function = False
+            self.value_in_hand = None
+        else:
+            self.gather(value, timestamp)
+
+    cdef int give(self, object batch, object timestamps) except -1:
+        for element in self.make(batch, timestamps):
+            self.is_in_function = False
+            self.output.collect(element, element.latest)
+            self.is_in_function = True
+        return 0
+
+
+@cython.final
+cdef class AsRecordsOperator(StreamOperator):
+    """Emits the rows of column batches as records.
+
+    Parameters
+    ----------
+    call : callable
+        Takes the element of a column stream; gives triples (ArrowBatch, timestamps of its rows, TypeCodec).
+    """
+
+    def __init__(self, call):
+        self.call, self.rows = call, BatchRows()
+
+    cpdef process_element(self, object value, int64_t timestamp):
+        self.value_in_hand = value
+        self.is_in_function = True
+        for batch, timestamps, codec in self.call(value):
+            self.rows.emit(self, batch, timestamps, codec)
+        self.is_in_function = False
+        self.value_in_hand = None

@@ -129,12 +129,12 @@ class BatchCall:
 
     def _given(self, results: Any) -> Iterator[tuple[ArrowBatch, TypeCodec]]:
         """Yield the batches in the function's result, with the codec of their rows."""
-        for result in _each_batch(results):
+        for result in each_batch(results):
             if self._codec is not None:
                 for each in arrow_batches(_without_index(result)):
                     yield each, self._codec
             else:
-                for batch in _record_batches(result):
+                for batch in record_batches(result):
                     codec = self._codec_of(batch.schema)
                     for each in arrow_batches(batch):
                         yield each, codec
@@ -171,14 +171,14 @@ class BatchCall:
             column = pa.nulls(batch.num_rows, pa.int64())
         else:
             column = pa.array(timestamps, mask=timestamps == NO_TIMESTAMP)
-        for result in _each_batch(self._function(batch.append_column(name, column))):
-            for rows in _record_batches(result):
+        for result in each_batch(self._function(batch.append_column(name, column))):
+            for rows in record_batches(result):
                 if rows.schema.get_field_index(name) < 0:
                     raise ValueError(
                         f"the batch that map_batches() was given has no column {name!r}, in which the timestamps of "
                         f"its rows are to be; there are {', '.join(rows.schema.names) or 'none'}"
                     )
-                taken = _milliseconds(rows.column(name), name)
+                taken = milliseconds_in(rows.column(name), name)
                 rest = rows.drop_columns([name])
                 codec = self._codec if self._codec is not None else self._codec_of(rest.schema)
                 for each in arrow_batches(rest):
@@ -191,7 +191,7 @@ class BatchCall:
         return codec
 
 
-def _each_batch(results: Any) -> Iterable[Any]:
+def each_batch(results: Any) -> Iterable[Any]:
     """Yield the batches of an iterable that the function gave."""
     if results is None:
         return ()
@@ -234,7 +234,7 @@ def _without_index(result: Any) -> Any:
     return result
 
 
-def _record_batches(result: Any) -> Iterable[pyarrow.RecordBatch]:
+def record_batches(result: Any) -> Iterable[pyarrow.RecordBatch]:
     """Yield a batch of any kind as batches of pyarrow."""
     import pyarrow as pa
 
@@ -249,7 +249,7 @@ def _record_batches(result: Any) -> Iterable[pyarrow.RecordBatch]:
     return (pa.record_batch({name: pa.array(result[name]) for name in names}),)
 
 
-def _milliseconds(column: pyarrow.Array, name: str) -> np.ndarray:
+def milliseconds_in(column: pyarrow.Array, name: str) -> np.ndarray:
     """Return timestamps as an operator has them."""
     import pyarrow as pa
     import pyarrow.compute as pc

@@ -1,0 +1,225 @@
+"""What a user says of columns, as functions over elements: names, expressions of a library, functions over batches.
+
+A library evaluates expressions: pyarrow.compute's and polars' are taken, and anything that can be called with a batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from flinkbuf.records.column_batch import ColumnBatch
+from flinkbuf.streaming.chain.map_batches import each_batch, record_batches
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+def _is_arrow_expression(value: Any) -> bool:
+    import pyarrow.compute as pc
+
+    return isinstance(value, pc.Expression)
+
+
+def _is_polars_expression(value: Any) -> bool:
+    return type(value).__module__.partition(".")[0] == "polars" and hasattr(value, "meta")
+
+
+def check_expression(name: str, value: Any) -> None:
+    """Raise TypeError unless a value says what a column is."""
+    if isinstance(value, str) or callable(value) or _is_arrow_expression(value) or _is_polars_expression(value):
+        return
+    raise TypeError(
+        f"{name} must be the name of a column, an expression of pyarrow.compute or polars, or a function that takes a "
+        f"batch; got {type(value).__name__} {value!r:.80}"
+    )
+
+
+@dataclass(frozen=True)
+class FilterRows:
+    """Keeps the rows for which a predicate is true."""
+
+    predicate: Any
+
+    def __call__(self, element: ColumnBatch) -> Iterator[ColumnBatch]:
+        """Give the rows that stay."""
+        import pyarrow as pa
+
+        mask = column_of(element.batch, self.predicate, "filter()")
+        if not pa.types.is_boolean(mask.type):
+            raise TypeError(f"the predicate of filter() gives a column of booleans, got {mask.type}")
+        yield element.filter(mask)
+
+
+@dataclass(frozen=True)
+class SelectColumns:
+    """Makes rows of the columns that are named; with `keeps`, besides those that there are."""
+
+    columns: tuple[tuple[str, Any], ...]
+    keeps: bool = False
+
+    def __call__(self, element: ColumnBatch) -> Iterator[ColumnBatch]:
+        """Give the same rows with these columns."""
+        import pyarrow as pa
+
+        batch = element.batch
+        made = dict(zip(batch.schema.names, batch.columns, strict=True)) if self.keeps else {}
+        made.update(columns_of(batch, self.columns))
+        yield element.with_batch(pa.record_batch(list(made.values()), list(made)))
+
+
+@dataclass(frozen=True)
+class DropColumns:
+    """Leaves columns out."""
+
+    names: tuple[str, ...]
+
+    def __call__(self, element: ColumnBatch) -> Iterator[ColumnBatch]:
+        """Give the same rows without these columns."""
+        _check_there(element.batch, self.names, "drop()")
+        yield element.with_batch(element.batch.drop_columns(list(self.names)))
+
+
+@dataclass(frozen=True)
+class RenameColumns:
+    """Gives columns other names."""
+
+    names: tuple[tuple[str, str], ...]
+
+    def __call__(self, element: ColumnBatch) -> Iterator[ColumnBatch]:
+        """Give the same rows under the new names."""
+        _check_there(element.batch, [old for old, _ in self.names], "rename()")
+        new = dict(self.names)
+        yield element.with_batch(element.batch.rename_columns([new.get(n, n) for n in element.batch.schema.names]))
+
+
+@dataclass(frozen=True)
+class MapRows:
+    """Calls a function of the user that gives as many rows as it is given, in their order; they keep timestamps."""
+
+    function: Callable[[Any], Any]
+
+    def __call__(self, element: ColumnBatch) -> Iterator[ColumnBatch]:
+        """Give the rows of the function's batches."""
+        position = 0
+        for batch in _given(self.function(element.batch)):
+            end = position + batch.num_rows
+            times = None if element.timestamps is None else element.timestamps[position:end]
+            if end > len(element):
+                raise _other_count(len(element), f"at least {end}")
+            yield ColumnBatch(batch, times)
+            position = end
+        if position != len(element):
+            raise _other_count(len(element), position)
+
+
+@dataclass(frozen=True)
+class FlatMapRows:
+    """Calls a function of the user that gives any rows; all have the latest timestamp of their batch."""
+
+    function: Callable[[Any], Any]
+
+    def __call__(self, element: ColumnBatch) -> Iterator[ColumnBatch]:
+        """Give the rows of the function's batches."""
+        import numpy as np
+
+        for batch in _given(self.function(element.batch)):
+            times = None if element.timestamps is None else np.full(batch.num_rows, element.latest)
+            yield ColumnBatch(batch, times)
+
+
+def column_of(batch: pa.RecordBatch, what: Any, where: str) -> pa.Array:
+    """Return a column of a batch, by name, by expression, or as a function says."""
+    return columns_of(batch, (("column", what),), where)["column"]
+
+
+def columns_of(batch: pa.RecordBatch, columns: Iterable[tuple[str, Any]], where: str = "select()") -> dict[str, Any]:
+    """Return columns by the names that they are to have, in order.
+
+    Raises
+    ------
+    KeyError
+        If there is no column of a name.
+    TypeError, ValueError
+        If a function gives no column, or one of another length.
+    """
+    wanted = tuple(columns)
+    made: dict[str, Any] = dict.fromkeys(name for name, _ in wanted)
+    for name, what in wanted:
+        if isinstance(what, str):
+            _check_there(batch, [what], where)
+            made[name] = batch.column(what)
+        elif not _is_arrow_expression(what) and not _is_polars_expression(what):
+            made[name] = _checked(what(batch), batch, name, where)
+    for is_kind, evaluate in ((_is_arrow_expression, _by_arrow), (_is_polars_expression, _by_polars)):
+        expressions = {name: what for name, what in wanted if not isinstance(what, str) and is_kind(what)}
+        if expressions:
+            made.update(evaluate(batch, expressions))
+    return made
+
+
+def _by_arrow(batch: pa.RecordBatch, expressions: Mapping[str, Any]) -> dict[str, Any]:
+    import pyarrow as pa
+    from pyarrow import acero
+
+    source = acero.Declaration("table_source", acero.TableSourceNodeOptions(pa.Table.from_batches([batch])))
+    options = acero.ProjectNodeOptions(list(expressions.values()), list(expressions))
+    table = acero.Declaration.from_sequence([source, acero.Declaration("project", options)]).to_table(use_threads=False)
+    return {name: _whole(table.column(name)) for name in expressions}
+
+
+def _by_polars(batch: pa.RecordBatch, expressions: Mapping[str, Any]) -> dict[str, Any]:
+    import polars
+
+    frame = polars.from_arrow(batch).select(**expressions)
+    return {name: _checked(frame[name].to_arrow(), batch, name, "select()") for name in expressions}
+
+
+def _checked(column: Any, batch: pa.RecordBatch, name: str, where: str) -> pa.Array:
+    """Return what a function gave as a column: an Arrow array, a scalar for all rows, or what Arrow makes one of."""
+    import pyarrow as pa
+
+    if isinstance(column, pa.Scalar):
+        return pa.repeat(column, batch.num_rows)
+    if isinstance(column, pa.ChunkedArray):
+        column = _whole(column)
+    elif not isinstance(column, pa.Array):
+        if not hasattr(column, "__len__") or isinstance(column, (str, bytes)):
+            raise TypeError(
+                f"the function for {name!r} in {where} gives a column, such as an Arrow or numpy array, or an Arrow "
+                f"scalar; got {type(column).__name__} {column!r:.80}"
+            )
+        column = pa.array(column)
+    if len(column) != batch.num_rows:
+        raise ValueError(
+            f"the function for {name!r} in {where} was given {batch.num_rows} rows and gave {len(column)} values"
+        )
+    return column
+
+
+def _whole(column: pa.ChunkedArray) -> pa.Array:
+    import pyarrow as pa
+
+    whole = column.combine_chunks()
+    return pa.concat_arrays(whole.chunks) if isinstance(whole, pa.ChunkedArray) else whole
+
+
+def _check_there(batch: pa.RecordBatch, names: Iterable[str], where: str) -> None:
+    for name in names:
+        if batch.schema.get_field_index(name) < 0:
+            raise KeyError(
+                f"{where}: the batch has no column {name!r}; there are {', '.join(batch.schema.names) or 'none'}"
+            )
+
+
+def _given(results: Any) -> Iterator[pa.RecordBatch]:
+    for result in each_batch(results):
+        yield from record_batches(result)
+
+
+def _other_count(count: int, given: Any) -> ValueError:
+    return ValueError(
+        f"the function of map_batches() was given {count} rows and gave {given}: it gives a row for each, in their "
+        "order; one that gives other rows is called by flat_map_batches()"
+    )
