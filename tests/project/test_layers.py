@@ -489,6 +489,8 @@ PACKAGE = [
             "record_reader",
             "record_buffers",
             "binary_column",
+            "column_batch",
+            "column_exchange",
             "",
         ],
     ),
@@ -571,6 +573,7 @@ PACKAGE = [
             "key_groups",
             "snapshot",
             "keyed_snapshot",
+            "column_state",
             "rocksdb_store",
             "rocksdb_snapshot",
             "timers",
@@ -627,6 +630,19 @@ PACKAGE = [
             "window_functions",
             "co_group",
             "window_operation",
+            "",
+        ],
+    ),
+    (
+        "streaming.columns",
+        [
+            "column_functions",
+            "aggregates",
+            "column_groups",
+            "sliced_windows",
+            "column_operator",
+            "column_windows",
+            "column_aggregates",
             "",
         ],
     ),
@@ -908,7 +924,7 @@ PACKAGE = [
             "",
         ],
     ),
-    ("datastream.program", ["operator_factories", "job_start", "forgotten", ""]),
+    ("datastream.program", ["operator_factories", "column_factories", "job_start", "forgotten", ""]),
     (
         "datastream",
         [
@@ -932,6 +948,7 @@ PACKAGE = [
             "window",
             "windowed_stream",
             "joined_streams",
+            "columns",
             "data_stream",
             "async_data_stream",
             "stream_execution_environment",
@@ -1153,6 +1170,7 @@ def test_binding_imports_only_what_stands_before_it(path):
 # Of a file that stands before another one of its layer, and whose methods give objects of that one: it may name its
 # types for type checkers, under `if TYPE_CHECKING`. Streams make windows, and windows make streams.
 NAMES_TYPES_OF = {
+    "datastream.columns": ["datastream.data_stream"],
     "datastream.connected_streams": ["datastream.data_stream"],
     "datastream.windowed_stream": ["datastream.data_stream"],
 }

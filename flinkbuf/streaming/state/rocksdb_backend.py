@@ -119,7 +119,7 @@ class RocksDbStateBackend(KeyedStateBackend):
         """Flush changed values to the database and link its files; the operator may go on at once."""
         for table in self._tables:
             table.write_back()
-        parts: list[Any] = [*self._frozen_timers()]
+        parts: list[Any] = [*self._frozen_timers(), *self._frozen_columns()]
         parts += self._unread({*(part.meta.key for part in parts), *(meta.key for meta in self._metas.values())})
         self._snapshot_count += 1
         directory = self._directory / f"snapshot-{self._snapshot_count}"

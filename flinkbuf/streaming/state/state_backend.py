@@ -11,6 +11,7 @@ from flinkbuf._core.state import keyed_state, ttl_state
 from flinkbuf._core.state.key_context import KeyContext, key_of
 from flinkbuf._core.state.state_codec import read_entries, read_timers
 from flinkbuf.checkpoints.state_index import KeyedIndex, StateMeta
+from flinkbuf.streaming.state.column_state import ColumnState, FrozenColumns, meta_of, restore_columns
 from flinkbuf.streaming.state.key_groups import KeyGroups, codec_of
 from flinkbuf.streaming.state.keyed_snapshot import FrozenState, FrozenTimers, LiveKeyedSnapshot, UnreadState
 from flinkbuf.streaming.state.snapshot import KeyedPart, KeyedSnapshot, OperatorSnapshot, StoredState
@@ -45,6 +46,7 @@ class KeyedStateBackend:
         self._timers = timers
         self._states: dict[tuple[str, str], tuple[StateMeta, StateDescriptor, Any]] = {}
         self._restored: tuple[KeyedSnapshot, ...] = ()
+        self._columns: list[tuple[ColumnState, int]] = []
 
     def get_state(self, descriptor: StateDescriptor) -> Any:
         """Return the state of a user's function; the same object for the same name.
@@ -62,6 +64,24 @@ class KeyedStateBackend:
         Its name is its own: a user's state may have the same.
         """
         return self._state(descriptor, True)
+
+    def keep_columns(self, state: ColumnState, key_count: int) -> None:
+        """Have snapshots hold the rows of a column operator, and give it those that they hold.
+
+        Parameters
+        ----------
+        state : ColumnState
+        key_count : int
+            So many of the first columns are the key.
+        """
+        meta = meta_of(state)
+        for snapshot in self._restored:
+            index = snapshot.find(meta.key)
+            if index is not None:
+                check_same(snapshot.metas[index], meta, "the snapshot has a state {!r}")
+                restore_columns(state, snapshot.stored(index).sections(self.key_groups))
+                snapshot.forget(index)
+        self._columns.append((state, key_count))
 
     def keys(self, state: Any) -> list[Any]:
         """Return the keys that have a value in a state, in its namespace."""
@@ -116,7 +136,7 @@ class KeyedStateBackend:
             is_filtered = config is not None and config.get_cleanup_strategies().in_full_snapshot()
             codec = codec_of(descriptor.type_info)
             parts.append(FrozenState(meta, state, codec, state.freeze(), now if is_filtered else None))
-        parts += self._frozen_timers()
+        parts += [*self._frozen_timers(), *self._frozen_columns()]
         return LiveKeyedSnapshot(self.key_groups, [*parts, *self._unread({part.meta.key for part in parts})])
 
     def _frozen_timers(self) -> list[FrozenTimers]:
@@ -125,6 +145,9 @@ class KeyedStateBackend:
             for name, both in self._timers.freeze().items()
             for domain, timers in zip(_DOMAINS, both, strict=True)
         ]
+
+    def _frozen_columns(self) -> list[FrozenColumns]:
+        return [FrozenColumns.of(state, key_count) for state, key_count in self._columns]
 
     def _unread(self, live: set[tuple[str, str]]) -> list[UnreadState]:
         """Return the states of earlier snapshots that are not among those in use."""

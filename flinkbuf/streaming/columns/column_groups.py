@@ -1,0 +1,250 @@
+"""Aggregates of groups of rows: a table from keys to slots, the keys themselves as columns, an accumulator for each
+aggregate over the slots.
+
+Two steps that know nothing of each other: keys become slots, one array for a batch; then each accumulator takes its
+column and the slots. Partial results are columns, too, one row a group: what is merged, written in snapshots and read
+back is that. Owned by the operator, used by the task's thread. DataFusion: GroupValues, GroupsAccumulator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from flinkbuf._core.columns.key_slots import KeySlots
+from flinkbuf._core.columns.slot_aggregates import make_aggregate
+from flinkbuf.streaming.columns.aggregates import Aggregate
+from flinkbuf.streaming.columns.column_functions import columns_of
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pyarrow as pa
+
+_READ = b"flinkbuf.read"  # in the metadata of a state's schema: what `GroupPlan.read_schema` gives
+_KEY = "key "  # before the names of key columns there
+_CHUNKS_KEPT = 64  # of keys, before they are put together
+
+
+@dataclass(frozen=True)
+class GroupPlan:
+    """What groups are made of: the types of the keys, and of what each aggregate reads.
+
+    Attributes
+    ----------
+    key_schema : pyarrow.Schema
+    aggregates : tuple of (name, Aggregate)
+        Those that are computed, under the names of the results.
+    types : tuple of tuple of pyarrow.DataType
+        Of the columns that each reads.
+    """
+
+    key_schema: Any
+    aggregates: tuple[tuple[str, Aggregate], ...]
+    types: tuple[tuple[Any, ...], ...]
+
+    @staticmethod
+    def of(
+        keys: pa.RecordBatch, aggregates: tuple[tuple[str, Aggregate], ...], read: Sequence[Sequence[pa.Array]]
+    ) -> GroupPlan:
+        """Return the plan for rows as these are."""
+        types = tuple(tuple(column.type for column in columns) for columns in read)
+        return GroupPlan(keys.schema.remove_metadata(), aggregates, types)
+
+    @staticmethod
+    def of_state(rows: pa.RecordBatch, key_count: int, aggregates: tuple[tuple[str, Aggregate], ...]) -> GroupPlan:
+        """Return the plan of groups that `ColumnGroups.state` was asked for.
+
+        Raises
+        ------
+        TypeError
+            If those had other aggregates.
+        """
+        import pyarrow as pa
+
+        read = pa.ipc.read_schema(pa.py_buffer(rows.schema.metadata[_READ]))
+        names = [f"{name} {place}" for name, each in aggregates for place in range(len(each.columns))]
+        if read.names != names:
+            raise TypeError(
+                f"the snapshot has aggregates that read {', '.join(read.names) or 'nothing'}, and this program has "
+                f"{', '.join(names) or 'none that read a column'}: keep them, or give the operator another uid"
+            )
+        fields = [pa.field(field.name.removeprefix(_KEY), field.type) for field in list(rows.schema)[:key_count]]
+        given = iter(read.types)
+        return GroupPlan(
+            pa.schema(fields), aggregates, tuple(tuple(next(given) for _ in each.columns) for _, each in aggregates)
+        )
+
+    def read_schema(self) -> pa.Schema:
+        """Return the types of what the aggregates read, as a snapshot keeps them."""
+        import pyarrow as pa
+
+        return pa.schema(
+            [
+                (f"{name} {place}", type_)
+                for (name, _), types in zip(self.aggregates, self.types, strict=True)
+                for place, type_ in enumerate(types)
+            ]
+        )
+
+    def read_by(self, batch: pa.RecordBatch) -> list[list[pa.Array]]:
+        """Return the columns that each aggregate reads, as the first batch had their types."""
+        return [
+            [_as(column, type_, name) for column, type_ in zip(columns, types, strict=True)]
+            for (name, _), columns, types in zip(
+                self.aggregates, columns_read(batch, self.aggregates), self.types, strict=True
+            )
+        ]
+
+    def keys_as(self, keys: pa.RecordBatch) -> pa.RecordBatch:
+        """Return keys with the types that the first batch had."""
+        import pyarrow as pa
+
+        if keys.schema.equals(self.key_schema):
+            return keys
+        columns = [
+            _as(column, field.type, field.name) for column, field in zip(keys.columns, self.key_schema, strict=True)
+        ]
+        return pa.record_batch(columns, schema=self.key_schema)
+
+
+def columns_read(batch: pa.RecordBatch, aggregates: Iterable[tuple[str, Aggregate]]) -> list[list[pa.Array]]:
+    """Return the columns that each aggregate reads in a batch."""
+    read = []
+    for name, aggregate in aggregates:
+        wanted = tuple((str(place), what) for place, what in enumerate(aggregate.columns))
+        read.append(list(columns_of(batch, wanted, f"aggregate({name}=...)").values()))
+    return read
+
+
+class ColumnGroups:
+    """Groups of rows with equal keys, and what the aggregates make of each.
+
+    Parameters
+    ----------
+    plan : GroupPlan
+    """
+
+    def __init__(self, plan: GroupPlan) -> None:
+        self._plan = plan
+        self._slots = KeySlots(plan.key_schema)
+        self._keys: list[pa.RecordBatch] = []
+        self._accumulators = [
+            make_aggregate(aggregate.kind, *types)
+            for (_, aggregate), types in zip(plan.aggregates, plan.types, strict=True)
+        ]
+
+    def __len__(self) -> int:
+        return len(self._slots)
+
+    def empty(self) -> ColumnGroups:
+        """Return groups of the same plan without any."""
+        return ColumnGroups(self._plan)
+
+    def slots_of(self, keys: pa.RecordBatch) -> np.ndarray:
+        """Return the slot of each key; one that is new gets the next."""
+        slots, new_rows = self._slots.find_or_add(keys)
+        if len(new_rows):
+            self._keys.append(keys.take(new_rows))
+            if len(self._keys) > _CHUNKS_KEPT:
+                self._keys = [_one_batch(self._keys)]
+        return slots
+
+    def add(self, keys: pa.RecordBatch, read: Sequence[Sequence[pa.Array]]) -> np.ndarray:
+        """Take rows: their keys, and the columns that each aggregate reads. Returns the slot of each row."""
+        slots = self.slots_of(keys)
+        for accumulator, columns in zip(self._accumulators, read, strict=True):
+            accumulator.accumulate(slots, len(self._slots), *columns)
+        return slots
+
+    def merge(self, other: ColumnGroups) -> None:
+        """Take all groups of another one with the same plan."""
+        if len(other):
+            self._merge(self.slots_of(other.keys()), [each.state() for each in other._accumulators])
+
+    def merge_below(self, other: ColumnGroups, count: int) -> None:
+        """Take of another one the groups whose keys have slots below `count` here."""
+        import numpy as np
+
+        if len(other):
+            slots = self.slots_of(other.keys())
+            rows = np.flatnonzero(slots < count)
+            if len(rows):
+                self._merge(slots[rows], [each.state(rows) for each in other._accumulators])
+
+    def merge_state(self, batch: pa.RecordBatch) -> None:
+        """Take groups as `state` gives them."""
+        import pyarrow as pa
+
+        key_count = len(self._plan.key_schema)
+        keys = pa.record_batch(batch.columns[:key_count], schema=self._plan.key_schema)
+        states, position = [], key_count
+        for accumulator in self._accumulators:
+            end = position + len(accumulator.state_types)
+            states.append(tuple(batch.columns[position:end]))
+            position = end
+        self._merge(self.slots_of(keys), states)
+
+    def state(self) -> pa.RecordBatch:
+        """Return keys and partial results, a row for each group: what `merge_state` takes."""
+        import pyarrow as pa
+
+        keys = self.keys()
+        columns, names = list(keys.columns), [f"{_KEY}{name}" for name in keys.schema.names]
+        for (name, _), accumulator in zip(self._plan.aggregates, self._accumulators, strict=True):
+            for number, column in enumerate(accumulator.state()):
+                columns.append(column)
+                names.append(f"{name} {number}")
+        metadata = {_READ: self._plan.read_schema().serialize().to_pybytes()}
+        return pa.record_batch(columns, names, metadata=metadata)
+
+    def keys(self) -> pa.RecordBatch:
+        """Return the keys of the groups, in the order of their slots."""
+        import pyarrow as pa
+
+        if len(self._keys) != 1:
+            self._keys = [
+                pa.record_batch([pa.array([], field.type) for field in self._plan.key_schema], self._plan.key_schema)
+                if not self._keys
+                else _one_batch(self._keys)
+            ]
+        return self._keys[0]
+
+    def results(self, slots: np.ndarray | None = None) -> tuple[pa.RecordBatch, list[pa.Array]]:
+        """Return keys and results of all groups, or of those in some slots."""
+        keys = self.keys() if slots is None else self.keys().take(slots)
+        return keys, [accumulator.result(slots) for accumulator in self._accumulators]
+
+    @property
+    def nbytes(self) -> int:
+        """Return how many bytes of memory the groups take, about."""
+        held = [
+            self._slots.nbytes,
+            *(each.nbytes for each in self._accumulators),
+            *(each.nbytes for each in self._keys),
+        ]
+        return sum(held)
+
+    def _merge(self, slots: np.ndarray, states: Iterable[Sequence[pa.Array]]) -> None:
+        for accumulator, columns in zip(self._accumulators, states, strict=True):
+            accumulator.merge(slots, len(self._slots), *columns)
+
+
+def _one_batch(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    import pyarrow as pa
+
+    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+
+
+def _as(column: pa.Array, type_: pa.DataType, name: str) -> pa.Array:
+    import pyarrow as pa
+
+    if column.type.equals(type_):
+        return column
+    try:
+        return column.cast(type_)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise TypeError(
+            f"column {name!r} was {type_} before and is {column.type} now, and one of its values does not fit: "
+            f"{error}; cast the column in select() or with_columns()"
+        ) from None

@@ -1,0 +1,342 @@
+"""Windows of event time over columns: rows go to slices, and a window that ends is what its slices hold together.
+
+A slice is a `ColumnGroups`: the groups of the rows of that time. A window that ends merges its slices, where there are
+many by way of wider tiers, each of which is two of the tier below put together, so that 600 slices cost twenty merges.
+No timer is kept for a key: all keys have the same windows, so the watermark alone says which window comes next.
+
+What a snapshot left lies aside in cohorts, one for each old subtask, each with its own knowledge of which windows it
+has given already; the rows that come now are in a cohort of their own, which has given none. So after a rescale no
+window of a key is given twice, or not at all, though old subtasks stood at different times. Flink's table runtime:
+WindowAggOperator, SliceSharedWindowAggProcessor; lateness as WindowOperator has it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from flinkbuf._core.operators.stream_operator import MAX_WATERMARK, NO_TIMESTAMP
+from flinkbuf.metrics import Counter
+from flinkbuf.records.column_batch import ColumnBatch
+from flinkbuf.records.column_exchange import key_columns, parts_by_number
+from flinkbuf.streaming.columns.aggregates import WINDOW_START, Aggregate
+from flinkbuf.streaming.columns.column_groups import ColumnGroups, GroupPlan, columns_read
+from flinkbuf.streaming.columns.column_operator import ColumnOperator
+from flinkbuf.streaming.columns.sliced_windows import SlicedWindows
+from flinkbuf.streaming.windows.window_operation import LATE_RECORDS
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pyarrow as pa
+
+STATE_NAME: Final = "window-slices"
+_NONE_GIVEN: Final = NO_TIMESTAMP
+_SLICE, _GIVEN, _CLEARED = "slice", "given up to", "cleared up to"  # columns of a snapshot behind the keys
+
+
+class Cohort:
+    """Slices with the same past: windows up to `given_to` were given, those up to `cleared_to` are forgotten."""
+
+    def __init__(self, windows: SlicedWindows, given_to: int = _NONE_GIVEN, cleared_to: int = _NONE_GIVEN) -> None:
+        self.given_to = given_to
+        self.cleared_to = cleared_to
+        self.slices: dict[int, ColumnGroups] = {}
+        self._windows = windows
+        self._tiers: dict[tuple[int, int], ColumnGroups] = {}  # by width in slices, and where they begin
+
+    def slice_at(self, start: int, plan: GroupPlan) -> ColumnGroups:
+        """Return a slice to add rows to, made if it is new."""
+        found = self.slices.get(start)
+        if found is None:
+            found = self.slices[start] = ColumnGroups(plan)
+        if self._tiers:
+            self._forget_tiers(start)
+        return found
+
+    def next_end(self) -> int | None:
+        """Return the end of the next window that has rows here and was not given."""
+        found: int | None = None
+        for start in self.slices:
+            ends = self._windows.ends_with(start)
+            if not ends or ends[-1] <= self.given_to:
+                continue
+            end = ends[0]
+            if end <= self.given_to:
+                end += ((self.given_to - end) // ends.step + 1) * ends.step
+            if found is None or end < found:
+                found = end
+        return found
+
+    def parts_of(self, end: int) -> Iterator[ColumnGroups]:
+        """Yield what the window that ends at `end` holds together."""
+        slice_ms = self._windows.slice_ms
+        starts = self._windows.slices_of(end)
+        first, count = starts[0], len(starts)
+        if count == 1:
+            groups = self.slices.get(first)
+            if groups is not None:
+                yield groups
+            return
+        position = 0
+        while position < count:
+            number = (first - self._windows.offset_ms) // slice_ms + position
+            width = 1 << (count - position).bit_length() - 1
+            if number:
+                width = min(width, number & -number)
+            groups = self._tier(width, first + position * slice_ms)
+            if groups is not None:
+                yield groups
+            position += width
+
+    def _tier(self, width: int, start: int) -> ColumnGroups | None:
+        """Return so many slices put together, or None if they have no rows."""
+        if width == 1:
+            return self.slices.get(start)
+        known = self._tiers.get((width, start))
+        if known is not None:
+            return known if len(known) else None
+        half = width // 2
+        halves = [self._tier(half, start), self._tier(half, start + half * self._windows.slice_ms)]
+        there = [each for each in halves if each is not None]
+        if not there:
+            return None
+        made = there[0] if len(there) == 1 else merged(there)
+        self._tiers[width, start] = made
+        return made
+
+    def _forget_tiers(self, start: int) -> None:
+        """Drop what was put together of a slice that changes."""
+        slice_ms = self._windows.slice_ms
+        self._tiers = {
+            (width, first): groups
+            for (width, first), groups in self._tiers.items()
+            if not first <= start < first + width * slice_ms
+        }
+
+    def clear_to(self, watermark: int, lateness_ms: int) -> None:
+        """Drop the slices of which no window is open any more."""
+        over = [
+            start
+            for start in self.slices
+            if not (ends := self._windows.ends_with(start)) or ends[-1] - 1 + lateness_ms <= watermark
+        ]
+        for start in over:
+            del self.slices[start]
+        if over and self._tiers:
+            first = min(self.slices, default=None)
+            self._tiers = {key: groups for key, groups in self._tiers.items() if first is not None and key[1] >= first}
+
+
+def merged(parts: Sequence[ColumnGroups]) -> ColumnGroups:
+    """Return the groups of all parts together; the parts stay as they are."""
+    whole = parts[0].empty()
+    for part in parts:
+        whole.merge(part)
+    return whole
+
+
+@dataclass(frozen=True)
+class WindowResults:
+    """Which columns a window gives, in order, behind the keys: names, with the aggregate or what the window says."""
+
+    aggregates: tuple[tuple[str, Aggregate], ...]
+
+    @property
+    def computed(self) -> tuple[tuple[str, Aggregate], ...]:
+        """Return those that rows are read for."""
+        return tuple((name, each) for name, each in self.aggregates if not each.is_of_window)
+
+    def batch_of(self, groups: ColumnGroups, slots: np.ndarray | None, start: int, end: int) -> pa.RecordBatch:
+        """Return the results of a window's groups."""
+        import pyarrow as pa
+
+        keys, results = groups.results(slots)
+        computed = iter(results)
+        columns, names = list(keys.columns), list(keys.schema.names)
+        for name, aggregate in self.aggregates:
+            if aggregate.is_of_window:
+                time = pa.scalar(start if aggregate.kind == WINDOW_START else end, pa.timestamp("ms"))
+                columns.append(pa.repeat(time, keys.num_rows))
+            else:
+                columns.append(next(computed))
+            names.append(name)
+        return pa.record_batch(columns, names)
+
+
+class ColumnWindowOperator(ColumnOperator):
+    """Aggregates of each key and window of event time.
+
+    Parameters
+    ----------
+    key : tuple of str
+    windows : SlicedWindows
+    results : WindowResults
+    lateness_ms : int, default 0
+        So long after its end a window takes late rows, and gives the changed groups again.
+    late_tag : str, optional
+        Of the side output for rows that came too late; None: they are dropped.
+    """
+
+    name = STATE_NAME
+
+    def __init__(
+        self,
+        key: tuple[str, ...],
+        windows: SlicedWindows,
+        results: WindowResults,
+        lateness_ms: int = 0,
+        late_tag: str | None = None,
+    ) -> None:
+        super().__init__()
+        self._key = key
+        self._windows = windows
+        self._results = results
+        self._lateness_ms = lateness_ms
+        self._late_tag = late_tag
+        self._plan: GroupPlan | None = None
+        self._now = Cohort(windows)  # what comes; the others were restored
+        self._cohorts: list[Cohort] = [self._now]
+        self._watermark = NO_TIMESTAMP
+        self._late_counter = Counter()
+
+    def open(self) -> None:
+        """Count rows that come too late."""
+        self._late_counter = self.context.metrics.register(LATE_RECORDS, Counter())
+
+    def initialize_state(self, snapshot: Any) -> None:
+        """Take restored slices, and have snapshots hold those to come."""
+        super().initialize_state(snapshot)
+        self.context.keyed_state.keep_columns(self, len(self._key))
+
+    # ---- rows
+
+    def process_batch(self, element: ColumnBatch) -> None:
+        """Add rows to their slices; those that are late, and not too late, give their windows again."""
+        import numpy as np
+
+        times = element.timestamps
+        if times is None or (times == NO_TIMESTAMP).any():
+            raise ValueError(
+                "a row without a timestamp cannot be put into windows of event time: say "
+                "assign_timestamps_and_watermarks(column, ...) before key_by()"
+            )
+        starts = self._windows.starts_of(times)
+        low, high = int(starts.min()), int(starts.max())
+        if low == high:
+            self._add(element, low)
+            return
+        if (high - low) // self._windows.slice_ms < 4 * len(element):
+            numbers, count = (starts - low) // self._windows.slice_ms, (high - low) // self._windows.slice_ms + 1
+            for number, part in parts_by_number(element, numbers, count):
+                self._add(part, low + number * self._windows.slice_ms)
+            return
+        for start in np.unique(starts):
+            self._add(element.take(np.flatnonzero(starts == start)), int(start))
+
+    def _add(self, element: ColumnBatch, start: int) -> None:
+        ends = self._windows.ends_with(start)
+        if not ends or ends[-1] - 1 + self._lateness_ms <= self._watermark:
+            self._take_late(element)
+            return
+        keys = key_columns(element.batch, self._key)
+        if self._plan is None:
+            read = columns_read(element.batch, self._results.computed)
+            self._plan = GroupPlan.of(keys, self._results.computed, read)
+        plan = self._plan
+        keys = plan.keys_as(keys)
+        self._now.slice_at(start, plan).add(keys, plan.read_by(element.batch))
+        if ends[0] - 1 <= self._watermark:
+            self._give_again(keys, [end for end in ends if end - 1 <= self._watermark < end - 1 + self._lateness_ms])
+
+    def _take_late(self, element: ColumnBatch) -> None:
+        """Give away rows that no window took, as far as they are late; others lie between two windows."""
+        import numpy as np
+
+        element = element.take(np.flatnonzero(element.timestamps + self._lateness_ms <= self._watermark))
+        if self._late_tag is not None:
+            self.output.collect_side(self._late_tag, element, element.latest)
+        else:
+            self._late_counter.increment(len(element))
+
+    # ---- windows
+
+    def process_watermark(self, timestamp: int) -> None:
+        """Give the windows that end, in order, then the watermark."""
+        self._watermark = timestamp
+        while True:
+            end = min((each for cohort in self._cohorts if (each := cohort.next_end()) is not None), default=None)
+            if end is None or end - 1 > timestamp:
+                break
+            self._give(end)
+        for cohort in self._cohorts:
+            cohort.given_to = max(cohort.given_to, min(timestamp, MAX_WATERMARK - 1) + 1)
+            cohort.clear_to(timestamp, self._lateness_ms)
+        self._cohorts = [self._now, *(each for each in self._cohorts[1:] if each.slices)]
+        self.emit_watermark(timestamp)
+
+    def _give(self, end: int) -> None:
+        """Give a window: of all keys that have not got it."""
+        import numpy as np
+
+        due = [cohort for cohort in self._cohorts if cohort.given_to < end]
+        groups = self._groups_of(due, end)
+        if groups is not None:
+            slots, kept = None, [each for each in self._cohorts if each not in due and each.cleared_to < end]
+            if parts := [part for cohort in kept for part in cohort.parts_of(end)]:
+                slots, groups = np.arange(len(groups)), merged([groups])
+                for part in parts:
+                    groups.merge_below(part, len(slots))
+            self._emit(groups, slots, end)
+        for cohort in due:
+            cohort.given_to = end
+
+    def _give_again(self, keys: pa.RecordBatch, ends: Iterable[int]) -> None:
+        """Give windows that have ended, for the keys of late rows only."""
+        import numpy as np
+
+        for end in ends:
+            groups = self._groups_of([each for each in self._cohorts if each.cleared_to < end], end)
+            if groups is not None:
+                self._emit(groups, np.unique(groups.slots_of(keys)).astype(np.int64), end)
+
+    def _groups_of(self, cohorts: Iterable[Cohort], end: int) -> ColumnGroups | None:
+        parts = [part for cohort in cohorts for part in cohort.parts_of(end)]
+        return None if not parts else parts[0] if len(parts) == 1 else merged(parts)
+
+    def _emit(self, groups: ColumnGroups, slots: np.ndarray | None, end: int) -> None:
+        import numpy as np
+
+        batch = self._results.batch_of(groups, slots, end - self._windows.size_ms, end)
+        self.emit(ColumnBatch(batch, np.full(batch.num_rows, end - 1)))
+
+    # ---- snapshots
+
+    def frozen_rows(self) -> list[pa.RecordBatch]:
+        """Return the groups of all slices, with what was given of them."""
+        import pyarrow as pa
+
+        frozen = []
+        for cohort in self._cohorts:
+            cleared = cohort.cleared_to
+            if self._watermark not in (NO_TIMESTAMP, MAX_WATERMARK):
+                cleared = max(cleared, self._watermark - self._lateness_ms + 1)
+            for start, groups in cohort.slices.items():
+                batch = groups.state()
+                for name, value in ((_SLICE, start), (_GIVEN, cohort.given_to), (_CLEARED, cleared)):
+                    batch = batch.append_column(name, pa.repeat(pa.scalar(value, pa.int64()), batch.num_rows))
+                frozen.append(batch)
+        return frozen
+
+    def restore_rows(self, batch: pa.RecordBatch) -> None:
+        """Take groups of one slice; whoever had the same past has one cohort."""
+        start, given, cleared = (batch.column(name)[0].as_py() for name in (_SLICE, _GIVEN, _CLEARED))
+        rows = batch.drop_columns([_SLICE, _GIVEN, _CLEARED])
+        if self._plan is None:
+            self._plan = GroupPlan.of_state(rows, len(self._key), self._results.computed)
+        alike = (each for each in self._cohorts[1:] if (each.given_to, each.cleared_to) == (given, cleared))
+        cohort = next(alike, None)
+        if cohort is None:
+            cohort = Cohort(self._windows, given, cleared)
+            self._cohorts.append(cohort)
+        cohort.slice_at(start, self._plan).merge_state(rows)

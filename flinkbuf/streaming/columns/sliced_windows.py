@@ -1,0 +1,50 @@
+"""Windows of time as unions of slices: a row is added to one slice, a window is what its slices hold together.
+
+The slice is the greatest length of which size and slide are multiples, so a window begins and ends with a slice. Only
+numbers here, no columns. Flink's table runtime: SliceAssigners.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import gcd
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+@dataclass(frozen=True)
+class SlicedWindows:
+    """Windows of one size, one of which begins at every `slide_ms`, shifted by an offset.
+
+    Examples
+    --------
+    >>> windows = SlicedWindows(10, 4)
+    >>> windows.slice_ms, list(windows.ends_with(2)), windows.slices_of(14)
+    (2, [6, 10], range(4, 14, 2))
+    """
+
+    size_ms: int
+    slide_ms: int
+    offset_ms: int = 0
+
+    @property
+    def slice_ms(self) -> int:
+        """Return the length of a slice."""
+        return gcd(self.size_ms, self.slide_ms)
+
+    def starts_of(self, timestamps: np.ndarray) -> np.ndarray:
+        """Return where the slice of each timestamp begins."""
+        starts: Any = timestamps - (timestamps - self.offset_ms) % self.slice_ms
+        return starts
+
+    def ends_with(self, start: int) -> range:
+        """Return the ends of the windows that hold the slice which begins at `start`; none if it lies in a gap."""
+        last = start - (start - self.offset_ms) % self.slide_ms  # where the last of them begins
+        first = last - (last + self.size_ms - start - self.slice_ms) // self.slide_ms * self.slide_ms
+        return range(first + self.size_ms, last + self.size_ms + 1, self.slide_ms)
+
+    def slices_of(self, end: int) -> range:
+        """Return where the slices of the window begin that ends at `end`."""
+        return range(end - self.size_ms, end, self.slice_ms)

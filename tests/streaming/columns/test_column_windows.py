@@ -1,0 +1,289 @@
+"""Windows over columns give what the same windows give record by record: late rows, lateness, restores, rescales."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from flinkbuf._core.operators.stream_operator import MAX_WATERMARK
+from flinkbuf.common import Time
+from flinkbuf.datastream import AggregateFunction, OutputTag, ProcessWindowFunction, StreamExecutionEnvironment
+from flinkbuf.datastream.columns import count, max_, min_, sum_, window_end, window_start
+from flinkbuf.datastream.window import SlidingEventTimeWindows, TumblingEventTimeWindows
+from flinkbuf.records.column_batch import ColumnBatch, PageReader, PageWriter
+from flinkbuf.records.column_exchange import RowKeys
+from flinkbuf.testing import OperatorHarness
+from flinkbuf.types.values import Watermark
+
+LATE = OutputTag("late")
+SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.int64()), ("at", pa.int64())])
+MAX_PARALLELISM = 8
+
+
+class Totals(AggregateFunction):
+    def create_accumulator(self):
+        return [0, 0, None]
+
+    def add(self, value, accumulator):
+        accumulator[0] += 1
+        accumulator[1] += value[1]
+        accumulator[2] = value[1] if accumulator[2] is None else max(accumulator[2], value[1])
+        return accumulator
+
+    def get_result(self, accumulator):
+        return tuple(accumulator)
+
+    def merge(self, one, other):
+        raise NotImplementedError
+
+
+class WithWindow(ProcessWindowFunction):
+    def process(self, key, context, elements):
+        window = context.window()
+        for each in elements:
+            yield (key, *each, window.start, window.end)
+
+
+def assigner(windows):
+    size, slide, offset = (Time.milliseconds(each) for each in windows)
+    if windows[0] == windows[1]:
+        return TumblingEventTimeWindows.of(size, offset)
+    return SlidingEventTimeWindows.of(size, slide, offset)
+
+
+def by_record(windows, lateness):
+    env = StreamExecutionEnvironment.get_execution_environment()
+    stream = env.from_collection([]).key_by(lambda row: row[0]).window(assigner(windows)).allowed_lateness(lateness)
+    return stream.side_output_late_data(LATE).aggregate(Totals(), WithWindow())
+
+
+def by_column(windows, lateness):
+    env = StreamExecutionEnvironment.get_execution_environment()
+    stream = env.from_collection([]).as_columns(SCHEMA).key_by("k").window(assigner(windows))
+    stream = stream.allowed_lateness(lateness).side_output_late_data(LATE)
+    return stream.aggregate(n=count(), total=sum_("v"), most=max_("v"), start=window_start(), end=window_end())._stream
+
+
+def element_of(rows):
+    batch = pa.RecordBatch.from_arrays(
+        [pa.array(column, pa.int64()) for column in zip(*rows, strict=True)], schema=SCHEMA
+    )
+    return ColumnBatch(batch, batch["at"].to_numpy())
+
+
+def milliseconds(value):
+    return int(value.timestamp() * 1000) if hasattr(value, "timestamp") else value
+
+
+def rows_of(elements):
+    """What a harness has collected, as rows of numbers, in order; watermarks stay."""
+    for each in elements:
+        if isinstance(each, Watermark):
+            yield each
+            continue
+        for row, time in zip(each.value.batch.to_pylist(), each.value.timestamps.tolist(), strict=True):
+            start, end = (round(value.timestamp() * 1000) for value in (row["start"], row["end"]))
+            assert time == end - 1
+            yield row["k"], row["n"], row["total"], row["most"], start, end
+
+
+def late_of(harness):
+    return sorted(tuple(row.values()) for each in harness.side_output(LATE) for row in each.value.batch.to_pylist())
+
+
+WINDOWS = st.sampled_from(
+    [(10, 10, 0), (10, 10, 3), (12, 4, 0), (10, 4, 1), (7, 3, 0), (3, 7, 2), (16, 1, 0), (5, 5, -2)]
+)
+ROW = st.tuples(st.integers(0, 5), st.integers(-9, 9), st.integers(0, 60))
+STEPS = st.lists(st.lists(ROW, min_size=1, max_size=8) | st.integers(0, 70), max_size=14)
+
+
+def in_order(steps):
+    """Watermarks only go on."""
+    latest = -1
+    for step in steps:
+        if isinstance(step, int):
+            latest = step = max(step, latest)
+        yield step
+
+
+def split_at_watermarks(found):
+    groups = [[]]
+    for each in found:
+        if isinstance(each, Watermark):
+            groups[-1].sort(key=repr)
+            groups.append([each])
+            groups.append([])
+        else:
+            groups[-1].append(each)
+    groups[-1].sort(key=repr)
+    return groups
+
+
+def last_of_each(rows):
+    """The latest result of each key and window."""
+    return {(row[0], row[-2], row[-1]): row for row in rows if not isinstance(row, Watermark)}
+
+
+@settings(max_examples=60, deadline=None)
+@given(WINDOWS, STEPS)
+def test_windows_are_those_of_records(windows, steps):
+    with OperatorHarness.of(by_record(windows, 0)) as records, OperatorHarness.of(by_column(windows, 0)) as columns:
+        for step in [*in_order(steps), MAX_WATERMARK]:
+            if isinstance(step, int):
+                records.process_watermark(step)
+                columns.process_watermark(step)
+            else:
+                for row in step:
+                    records.process_element(row, row[2])
+                columns.process_element(element_of(step), 0)
+        wanted = [each if isinstance(each, Watermark) else each.value for each in records.output]
+        assert split_at_watermarks(rows_of(columns.output)) == split_at_watermarks(wanted)
+        assert late_of(columns) == sorted(each.value for each in records.side_output(LATE))
+
+
+@settings(max_examples=40, deadline=None)
+@given(WINDOWS, STEPS, st.integers(1, 15))
+def test_late_rows_give_their_windows_again(windows, steps, lateness):
+    programs = by_record(windows, lateness), by_column(windows, lateness)
+    with OperatorHarness.of(programs[0]) as records, OperatorHarness.of(programs[1]) as columns:
+        for step in [*in_order(steps), MAX_WATERMARK]:
+            if isinstance(step, int):
+                records.process_watermark(step)
+                columns.process_watermark(step)
+            else:
+                for row in step:
+                    records.process_element(row, row[2])
+                    columns.process_element(element_of([row]), 0)
+        wanted = [each if isinstance(each, Watermark) else each.value for each in records.output]
+        assert split_at_watermarks(rows_of(columns.output)) == split_at_watermarks(wanted)
+        assert late_of(columns) == sorted(each.value for each in records.side_output(LATE))
+
+
+def spread(harnesses, step):
+    """Give a step to all subtasks, each its rows."""
+    for index, harness in enumerate(harnesses):
+        if isinstance(step, int):
+            harness.process_watermark(step)
+            continue
+        element = element_of(step)
+        mine = RowKeys(("k",), MAX_PARALLELISM, len(harnesses)).of(element.batch) == index
+        if mine.any():
+            harness.process_element(PageWriter().write(element.take(np.flatnonzero(mine))), 0)
+
+
+def open_all(program, parallelism, restore=None):
+    harnesses = [
+        OperatorHarness.of(
+            program, parallelism=parallelism, subtask_index=i, max_parallelism=MAX_PARALLELISM, restore=restore
+        )
+        for i in range(parallelism)
+    ]
+    for each in harnesses:
+        each.open()
+    return harnesses
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    WINDOWS,
+    st.lists(st.tuples(STEPS, st.integers(1, 4), st.lists(st.integers(0, 70), max_size=4)), min_size=2, max_size=3),
+    st.sampled_from([0, 0, 6]),
+)
+def test_what_was_given_before_a_rescale_is_not_given_again(windows, phases, lateness):
+    """Subtasks may stand at different times when a snapshot is taken; then others go on, at another parallelism."""
+    found, models = [], {"records": by_record(windows, lateness), "columns": by_column(windows, lateness)}
+    for kind, program in models.items():
+        restore, rows = None, []
+        for steps, parallelism, ahead in phases:
+            harnesses = open_all(program, parallelism, restore)
+            if kind == "columns":
+                for step in in_order(steps):
+                    spread(harnesses, step)
+            else:
+                keys = RowKeys(("k",), MAX_PARALLELISM, parallelism)
+                for step in in_order(steps):
+                    for index, harness in enumerate(harnesses):
+                        if isinstance(step, int):
+                            harness.process_watermark(step)
+                            continue
+                        mine = keys.of(element_of(step).batch) == index
+                        for row, is_mine in zip(step, mine, strict=True):
+                            if is_mine:
+                                harness.process_element(row, row[2])
+            latest = max((step for step in steps if isinstance(step, int)), default=0)
+            for harness, more in zip(harnesses, ahead, strict=False):
+                harness.process_watermark(max(latest, more))
+            restore = [each.snapshot() for each in harnesses]
+            for each in harnesses:
+                output = each.output
+                rows += (
+                    rows_of(output)
+                    if kind == "columns"
+                    else [one if isinstance(one, Watermark) else one.value for one in output]
+                )
+                each.close()
+        last = open_all(program, 1, restore)[0]
+        last.process_watermark(MAX_WATERMARK)
+        rows += (
+            rows_of(last.output) if kind == "columns" else [one.value for one in last.output if hasattr(one, "value")]
+        )
+        last.close()
+        rows = [row for row in rows if not isinstance(row, Watermark)]
+        found.append(sorted(rows) if lateness == 0 else last_of_each(rows))
+    assert found[0] == found[1]
+
+
+def test_many_slices_are_merged_by_tiers():
+    """Each of 600 slices is read a few times, not once for each of 600 windows."""
+    program = by_column((600, 1, 0), 0)
+    with OperatorHarness.of(program) as harness:
+        for second in range(0, 1300, 50):
+            harness.process_element(element_of([(at % 3, 1, at) for at in range(second, second + 50)]), 0)
+            harness.process_watermark(second + 49)
+        harness.process_watermark(MAX_WATERMARK)
+        found = [row for row in rows_of(harness.output) if not isinstance(row, Watermark)]
+    for key, n, total, _, start, end in found:
+        assert n == total == len([at for at in range(max(start, 0), min(end, 1300)) if at % 3 == key])
+    assert len({row[-1] for row in found}) == 1300 + 599
+
+
+def test_rows_without_timestamps_are_refused():
+    with OperatorHarness.of(by_column((10, 10, 0), 0)) as harness:
+        with pytest.raises(ValueError, match="a row without a timestamp .* assign_timestamps_and_watermarks"):
+            harness.process_element(ColumnBatch(element_of([(1, 2, 3)]).batch), 0)
+
+
+def test_a_column_of_another_type_becomes_what_the_first_was():
+    with OperatorHarness.of(by_column((10, 10, 0), 0)) as harness:
+        harness.process_element(element_of([(1, 2, 3)]), 0)
+        narrow = pa.record_batch({"k": pa.array([1], pa.int32()), "v": pa.array([5], pa.int8()), "at": [4]})
+        harness.process_element(ColumnBatch(narrow, np.array([4])), 0)
+        text = pa.record_batch({"k": ["x"], "v": [1], "at": [4]})
+        with pytest.raises(TypeError, match="column 'k' was int64 before and is string now"):
+            harness.process_element(ColumnBatch(text, np.array([4])), 0)
+        harness.process_watermark(MAX_WATERMARK)
+        assert next(rows_of(harness.output)) == (1, 2, 7, 5, 0, 10)
+
+
+def test_a_snapshot_of_other_aggregates_is_refused():
+    with OperatorHarness.of(by_column((10, 10, 0), 0)) as harness:
+        harness.process_element(element_of([(1, 2, 3)]), 0)
+        taken = harness.snapshot()
+    env = StreamExecutionEnvironment.get_execution_environment()
+    other = env.from_collection([]).as_columns(SCHEMA).key_by("k").window(assigner((10, 10, 0)))
+    with pytest.raises(TypeError, match="the snapshot has aggregates that read total 0, most 0, and this program has"):
+        OperatorHarness.of(other.aggregate(least=min_("v"))._stream, restore=taken).open()
+
+
+def test_pages_and_elements_are_the_same_to_an_operator():
+    element = element_of([(1, 2, 3), (2, 3, 14)])
+    outputs = []
+    for value in (element, PageWriter().write(element)):
+        with OperatorHarness.of(by_column((10, 10, 0), 0)) as harness:
+            harness.process_element(value, 0)
+            harness.process_watermark(MAX_WATERMARK)
+            outputs.append(list(rows_of(harness.output)))
+    assert outputs[0] == outputs[1]
+    assert PageReader().read(PageWriter().write(element)).batch.equals(element.batch)

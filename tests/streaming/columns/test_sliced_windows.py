@@ -1,0 +1,27 @@
+"""Windows as unions of slices, against windows as they are defined."""
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flinkbuf.streaming.columns.sliced_windows import SlicedWindows
+
+LENGTHS = st.integers(1, 30)
+
+
+@given(LENGTHS, LENGTHS, st.integers(-40, 40), st.integers(-200, 200))
+def test_a_slice_lies_in_the_windows_that_its_times_lie_in(size, slide, offset, time):
+    windows = SlicedWindows(size, slide, offset)
+    (start,) = windows.starts_of(np.array([time])).tolist()
+    assert start <= time < start + windows.slice_ms
+    begins = [begin for begin in range(time - size + 1, time + 1) if (begin - offset) % slide == 0]
+    assert list(windows.ends_with(start)) == [begin + size for begin in begins]
+    for end in windows.ends_with(start):
+        assert start in windows.slices_of(end)
+
+
+@given(LENGTHS, LENGTHS, st.integers(-40, 40))
+def test_the_slices_of_a_window_are_its_length(size, slide, offset):
+    windows = SlicedWindows(size, slide, offset)
+    slices = list(windows.slices_of(offset + size))
+    assert slices[0] == offset and len(slices) * windows.slice_ms == size
