@@ -83,6 +83,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from flinkbuf.common.execution_config import ExecutionConfig
+    from flinkbuf.datastream.columns import ColumnStream
 
 __all__ = [
     "AllWindowedStream",
@@ -633,6 +634,57 @@ class DataStream(Generic[T]):
         factory = MapBatchesFactory(None, options)
         factory.check()
         return self._transform("MapBatches", declared_rows(output_type), factory)
+
+    def as_columns(
+        self,
+        type: Any = None,
+        *,
+        max_rows: int = 8192,
+        max_bytes: int = 4 << 20,
+        max_delay: Any = DEFAULT_BATCH_DELAY,
+    ) -> ColumnStream:
+        """Make a stream of column batches of the records, or of records that are Arrow batches themselves.
+
+        PyFlink has no such method; see `flinkbuf.datastream.columns`.
+
+        Parameters
+        ----------
+        type : TypeInformation, DDL, pyspark StructType or pyarrow schema, optional
+            Of the records; by default the stream's declared type. Batches that are records (``pyarrow.RecordBatch`` or
+            ``Table``) have these columns, in any order, and are cast to their types.
+        max_rows, max_bytes, max_delay
+            As for `map_batches`; batches that are records go on as they are.
+
+        Raises
+        ------
+        ValueError, TypeError
+            If the records' type is not known or has no columns; if an argument is out of range.
+
+        Examples
+        --------
+        >>> import pyarrow as pa
+        >>> from flinkbuf.datastream import StreamExecutionEnvironment
+        >>> from flinkbuf.datastream.columns import count
+        >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+        >>> batches = env.from_collection([pa.record_batch({"n": [1, 2, 1]}), pa.record_batch({"n": [2, 2]})])
+        >>> counts = batches.as_columns("n bigint").key_by("n").aggregate(count=count())
+        >>> counts.execute_and_collect(limit=3)
+        [Row(n=1, count=2), Row(n=2, count=1), Row(n=2, count=3)]
+        """
+        from flinkbuf.datastream.columns import ColumnStream
+        from flinkbuf.datastream.program.column_factories import AsColumnsFactory
+        from flinkbuf.records.column_batch import COLUMNS
+
+        description = self._value_type if type is None else type
+        if description is None:
+            raise ValueError(
+                f"the records of {self.get_name()!r} are of no declared type, so their columns are not known: say "
+                "as_columns('id bigint, name string'), or give the operator before it an output type"
+            )
+        delay_ms = -1 if max_delay is None else milliseconds_of("max_delay", max_delay)
+        factory = AsColumnsFactory(None, description, max_rows, max_bytes, delay_ms)
+        factory.create()  # refuses what no operator can be made of
+        return ColumnStream(self._transform("AsColumns", COLUMNS, factory), description)
 
     def process(self, func: ProcessFunction, output_type: Any = None) -> DataStream[Any]:
         """Give all that the function yields; ``yield tag, value`` goes to a side output.

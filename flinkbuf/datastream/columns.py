@@ -1,0 +1,808 @@
+"""Streams of column batches, and the aggregates that they know. PyFlink has no such thing.
+
+A column stream is made of a stream of records by ``as_columns``, or of one whose records are Arrow batches already.
+What is columns stays columns: filters and computed columns are evaluated by pyarrow or polars, keys, windows and
+aggregates in C, and no Python object is made for a row before ``as_records``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from flinkbuf.datastream.program.column_factories import (
+    AsRecordsFactory,
+    ColumnAggregateFactory,
+    ColumnFunctionFactory,
+    ColumnTimestampsFactory,
+    ColumnWindowFactory,
+)
+from flinkbuf.runtime.graph.transformation import (
+    ColumnKeyExchange,
+    PartitionTransformation,
+    SideOutputTransformation,
+)
+from flinkbuf.streaming.chain.output_tag import OutputTag
+from flinkbuf.streaming.columns.aggregates import WINDOW_END, WINDOW_START, Aggregate
+from flinkbuf.streaming.columns.column_functions import check_expression
+from flinkbuf.streaming.time.watermark_strategy import WatermarkStrategy
+from flinkbuf.streaming.windows.assigner import WindowAssigner
+from flinkbuf.streaming.windows.time_windows import SlidingEventTimeWindows, TumblingEventTimeWindows
+
+if TYPE_CHECKING:
+    from flinkbuf.datastream.data_stream import DataStream
+    from flinkbuf.datastream.data_stream_sink import DataStreamSink
+
+__all__ = [
+    "ColumnStream",
+    "KeyedColumnStream",
+    "WindowedColumnStream",
+    "collect",
+    "count",
+    "count_distinct",
+    "first",
+    "last",
+    "max_",
+    "max_by",
+    "mean",
+    "min_",
+    "min_by",
+    "stddev",
+    "sum_",
+    "window_end",
+    "window_start",
+]
+
+
+class ColumnStream:
+    """A stream whose elements are batches of rows, as Arrow columns; made by ``DataStream.as_columns``.
+
+    Wherever a method asks what a column is, the name of one will do, an expression of ``pyarrow.compute`` or polars, or
+    a function that takes a ``pyarrow.RecordBatch`` and gives a column.
+
+    Examples
+    --------
+    >>> import pyarrow.compute as pc
+    >>> from flinkbuf.datastream import StreamExecutionEnvironment
+    >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+    >>> bids = env.from_collection([(1, 20.0), (2, 5.0), (1, 30.0)]).as_columns("auction bigint, price double")
+    >>> high = bids.filter(pc.field("price") > 10)
+    >>> high = high.select("auction", euro=lambda batch: pc.multiply(batch["price"], 0.5))
+    >>> high.execute_and_collect(limit=2)
+    [Row(auction=1, euro=10.0), Row(auction=1, euro=15.0)]
+    """
+
+    def __init__(self, stream: DataStream[Any], description: Any = None) -> None:
+        self._stream = stream
+        self._description = description  # of its rows as records; None: known when they come
+
+    def __repr__(self) -> str:
+        return f"<ColumnStream {self._stream.get_name()!r}>"
+
+    def _apply(self, name: str, function: Any, description: Any = None, lifecycle: Any = None) -> ColumnStream:
+        factory = ColumnFunctionFactory(None, function, lifecycle)
+        return ColumnStream(self._stream._transform(name, self._stream._value_type, factory), description)
+
+    # --- what it is
+
+    def name(self, name: str) -> ColumnStream:
+        """Say what its operator is called in plans, metrics and errors.
+
+        Examples
+        --------
+        >>> from flinkbuf.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+        >>> env.from_collection([(1,)]).as_columns("n int").drop().name("nothing dropped")
+        <ColumnStream 'nothing dropped'>
+        """
+        self._stream.name(name)
+        return self
+
+    def uid(self, uid: str) -> ColumnStream:
+        """Give its operator an id by which its state is found again after the program was changed.
+
+        Examples
+        --------
+        >>> from flinkbuf.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+        >>> numbers = env.from_collection([(1, 2)]).as_columns("k int, n int").uid("numbers")
+        >>> numbers.key_by("k").aggregate(n=sum_("n")).uid("sums").execute_and_collect(limit=1)
+        [Row(k=1, n=2)]
+        """
+        self._stream.uid(uid)
+        return self
+
+    def set_parallelism(self, parallelism: int) -> ColumnStream:
+        """Set how many subtasks its operator has; -1: the environment's default.
+
+        Examples
+        --------
+        >>> from flinkbuf.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+        >>> pairs = env.from_collection([(1, 2), (3, 4)]).as_columns("k int, n int")
+        >>> sums = pairs.key_by("k").aggregate(n=sum_("n")).set_parallelism(2)
+        >>> sorted(sums.execute_and_collect(limit=2))
+        [Row(k=1, n=2), Row(k=3, n=4)]
+        """
+        self._stream.set_parallelism(parallelism)
+        return self
+
+    def set_max_parallelism(self, max_parallelism: int) -> ColumnStream:
+        """Set the number of its operator's key groups: the most subtasks that its state can ever be spread over.
+
+        Examples
+        --------
+        >>> from flinkbuf.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+        >>> pairs = env.from_collection([(1, 2)]).as_columns("k int, n int")
+        >>> pairs.key_by("k").aggregate(n=sum_("n")).set_max_parallelism(4).execute_and_collect(limit=1)
+        [Row(k=1, n=2)]
+        """
+        self._stream.set_max_parallelism(max_parallelism)
+        return self
+
+    # --- rows
+
+    def filter(self, predicate: Any) -> ColumnStream:
+        """Keep the rows for which a column of booleans is true; null counts as false.
+
+        Examples
+        --------
+        >>> import pyarrow.compute as pc
+        >>> from flinkbuf.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+        >>> numbers = env.from_collection([(1,), (2,), (3,)]).as_columns("n int")
+        >>> numbers.filter(pc.field("n") != 2).execute_and_collect(limit=3)
+        [Row(n=1), Row(n=3)]
+        """
+        from flinkbuf.streaming.columns.column_functions import FilterRows
+
+        check_expression("the predicate of filter()", predicate)
+        return self._apply("Filter", FilterRows(predicate), self._description)
+
+    def select(self, *names: str, **columns: Any) -> ColumnStream:
+        """Make rows of these columns: those that are named, then those that are computed, under their new names.
+
+        Examples
+        --------
+        >>> import pyarrow.compute as pc
+        >>> from flinkbuf.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+        >>> numbers = env.from_collection([(1, 2)]).as_columns("a int, b int")
+        >>> numbers.select("b", c="a", d=pc.field("a") + pc.field("b")).execute_and_collect(limit=1)
+        [Row(b=2, c=1, d=3)]
+        """
+        from flinkbuf.streaming.columns.column_functions import SelectColumns
+
+        return self._apply("Select", SelectColumns(_named(names, columns, "select()")))
+
+    def with_columns(self, **columns: Any) -> ColumnStream:
+        """Add columns, or put others in the place of those that have these names.
+
+        Examples
+        --------
+        >>> import pyarrow.compute as pc
+        >>> from flinkbuf.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+        >>> numbers = env.from_collection([(1, 2)]).as_columns("a int, b int")
+        >>> numbers.with_columns(b=pc.field("b") * 10, c="a").execute_and_collect(limit=1)
+        [Row(a=1, b=20, c=1)]
+        """
+        from flinkbuf.streaming.columns.column_functions import SelectColumns
+
+        return self._apply("WithColumns", SelectColumns(_named((), columns, "with_columns()"), keeps=True))
+
+    def drop(self, *names: str) -> ColumnStream:
+        """Leave columns out.
+
+        Examples
+        --------
+        >>> from flinkbuf.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+        >>> env.from_collection([(1, 2)]).as_columns("a int, b int").drop("a").execute_and_collect(limit=1)
+        [Row(b=2)]
+        """
+        from flinkbuf.streaming.columns.column_functions import DropColumns
+
+        return self._apply("Drop", DropColumns(names))
+
+    def rename(self, **names: str) -> ColumnStream:
+        """Give columns other names: ``rename(old="new")``.
+
+        Examples
+        --------
+        >>> from flinkbuf.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+        >>> env.from_collection([(1, 2)]).as_columns("a int, b int").rename(a="c").execute_and_collect(limit=1)
+        [Row(c=1, b=2)]
+        """
+        from flinkbuf.streaming.columns.column_functions import RenameColumns
+
+        return self._apply("Rename", RenameColumns(tuple(names.items())))
+
+    def map_batches(self, function: Callable[[Any], Any]) -> ColumnStream:
+        """Call a function with each batch; it gives a row for each row, in their order, which keeps its timestamp.
+
+        Parameters
+        ----------
+        function : callable
+            As for `DataStream.map_batches`; may have ``open(runtime_context)`` and ``close()``.
+
+        Examples
+        --------
+        >>> from flinkbuf.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+        >>> numbers = env.from_collection([(1,), (2,)]).as_columns("n bigint")
+        >>> numbers.map_batches(lambda batch: {"m": batch["n"].to_numpy() * 2}).execute_and_collect(limit=2)
+        [Row(m=2), Row(m=4)]
+        """
+        from flinkbuf.streaming.columns.column_functions import MapRows
+
+        return self._apply("MapBatches", MapRows(_callable(function, "map_batches()")), lifecycle=function)
+
+    def flat_map_batches(self, function: Callable[[Any], Any]) -> ColumnStream:
+        """Call a function with each batch; it gives any rows, which all have the latest timestamp of the batch.
+
+        Examples
+        --------
+        >>> import pyarrow as pa
+        >>> from flinkbuf.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+        >>> numbers = env.from_collection([(1,), (2,)]).as_columns("n bigint")
+        >>> twice = numbers.flat_map_batches(lambda batch: pa.concat_batches([batch, batch]))
+        >>> sorted(twice.execute_and_collect(limit=4))
+        [Row(n=1), Row(n=1), Row(n=2), Row(n=2)]
+        """
+        from flinkbuf.streaming.columns.column_functions import FlatMapRows
+
+        return self._apply("FlatMapBatches", FlatMapRows(_callable(function, "flat_map_batches()")), lifecycle=function)
+
+    def assign_timestamps_and_watermarks(
+        self, column: str, watermark_strategy: WatermarkStrategy | None = None
+    ) -> ColumnStream:
+        """Give each row its event time out of a column, and the stream its watermarks.
+
+        Parameters
+        ----------
+        column : str
+            Integers, milliseconds since 1970, or timestamps.
+        watermark_strategy : WatermarkStrategy, optional
+            By default that of timestamps in order. A batch counts as one record, with its latest timestamp.
+
+        Examples
+        --------
+        >>> from flinkbuf.common import Time
+        >>> from flinkbuf.datastream import StreamExecutionEnvironment
+        >>> from flinkbuf.datastream.window import TumblingEventTimeWindows
+        >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+        >>> bids = env.from_collection([(1, 500), (1, 900), (1, 1500)]).as_columns("auction int, at bigint")
+        >>> windows = bids.assign_timestamps_and_watermarks("at").key_by("auction").window(
+        ...     TumblingEventTimeWindows.of(Time.seconds(1)))
+        >>> windows.aggregate(bids=count()).execute_and_collect(limit=2)
+        [Row(auction=1, bids=2), Row(auction=1, bids=1)]
+        """
+        if watermark_strategy is None:
+            watermark_strategy = WatermarkStrategy.for_monotonous_timestamps()
+        elif not isinstance(watermark_strategy, WatermarkStrategy):
+            raise TypeError(
+                f"a WatermarkStrategy is needed, got {type(watermark_strategy).__name__} {watermark_strategy!r}"
+            )
+        factory = ColumnTimestampsFactory(None, column, watermark_strategy)
+        stream = self._stream._transform("Timestamps/Watermarks", self._stream._value_type, factory)
+        return ColumnStream(stream, self._description)
+
+    def union(self, *streams: ColumnStream) -> ColumnStream:
+        """Give the rows of all, in any order.
+
+        Examples
+        --------
+        >>> from flinkbuf.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+        >>> one, two = (env.from_collection([(n,)]).as_columns("n int") for n in (1, 2))
+        >>> sorted(one.union(two).execute_and_collect(limit=2))
+        [Row(n=1), Row(n=2)]
+        """
+        alike = all(each._description == self._description for each in streams)
+        united = self._stream.union(*(each._stream for each in streams))
+        return ColumnStream(united, self._description if alike else None)
+
+    def rebalance(self) -> ColumnStream:
+        """Send each batch to the next subtask in turn.
+
+        Examples
+        --------
+        >>> from flinkbuf.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+        >>> numbers = env.from_collection([(1,), (2,)]).as_columns("n int").rebalance()
+        >>> sorted(numbers.with_columns(m="n").set_parallelism(2).execute_and_collect(limit=2))
+        [Row(n=1, m=1), Row(n=2, m=2)]
+        """
+        return ColumnStream(self._stream.rebalance(), self._description)
+
+    # --- by key
+
+    def key_by(self, *names: str) -> KeyedColumnStream:
+        """Have rows with equal values in these columns meet in one subtask. A key of one column must not be null.
+
+        Examples
+        --------
+        >>> from flinkbuf.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+        >>> flights = env.from_collection([("UA", "EWR", 3), ("UA", "EWR", 4)]).as_columns("c string, o string, n int")
+        >>> flights.key_by("c", "o").aggregate(n=sum_("n")).execute_and_collect(limit=1)
+        [Row(c='UA', o='EWR', n=7)]
+        """
+        if not names:
+            raise ValueError("key_by() needs the name of a column; compute one with with_columns() first")
+        for name in names:
+            if not isinstance(name, str):
+                raise TypeError(
+                    f"key_by() of a column stream takes names of columns, got {type(name).__name__} {name!r:.80}; "
+                    "compute a key with with_columns(), then key by its name"
+                )
+        return KeyedColumnStream(self, names)
+
+    # --- the way out
+
+    def as_records(self, type: Any = None) -> DataStream[Any]:
+        """Make records of the rows, for what follows record by record.
+
+        Parameters
+        ----------
+        type : TypeInformation, DDL, pyspark StructType or pyarrow schema, optional
+            Of the records. By default that of ``as_columns`` where the columns are still those; else records are the
+            `Row` that each batch's own schema says, and the stream has no declared type.
+
+        Examples
+        --------
+        >>> from flinkbuf.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+        >>> numbers = env.from_collection([(1,), (2,)]).as_columns("n int").as_records()
+        >>> numbers.map(lambda row: row.n + 1).execute_and_collect(limit=2)
+        [2, 3]
+        """
+        from flinkbuf.datastream.arguments import declared_rows
+
+        description = self._description if type is None else type
+        factory = AsRecordsFactory(None, description)
+        return self._stream._transform("AsRecords", declared_rows(description), factory)
+
+    def get_side_output(self, output_tag: OutputTag) -> ColumnStream:
+        """Give the rows that its operator sent to this tag, such as those that came too late for their windows.
+
+        Examples
+        --------
+        >>> from flinkbuf.common import Time
+        >>> from flinkbuf.datastream import OutputTag, StreamExecutionEnvironment
+        >>> from flinkbuf.datastream.window import TumblingEventTimeWindows
+        >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+        >>> bids = env.from_collection([(1, 500)]).as_columns("auction int, at bigint")
+        >>> windows = bids.assign_timestamps_and_watermarks("at").key_by("auction").window(
+        ...     TumblingEventTimeWindows.of(Time.seconds(1)))
+        >>> counts = windows.side_output_late_data(OutputTag("late")).aggregate(bids=count())
+        >>> counts.get_side_output(OutputTag("late")).execute_and_collect(limit=1)
+        []
+        """
+        stream, tag = self._stream, output_tag.tag_id
+        stream._env._note_side_output(stream._operator("get_side_output"), tag, stream._value_type)
+        side = SideOutputTransformation("SideOutput", stream._value_type, [stream._transformation], output_tag=tag)
+        return ColumnStream(type(stream)(stream._env, side))
+
+    def sink_to(self, sink: Any) -> DataStreamSink:
+        """Write the rows, as records, with a `Sink` of ``flinkbuf.datastream.connectors``.
+
+        Examples
+        --------
+        >>> import pathlib, tempfile
+        >>> from flinkbuf.common import Encoder
+        >>> from flinkbuf.datastream import StreamExecutionEnvironment
+        >>> from flinkbuf.datastream.connectors.file_system import FileSink
+        >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+        >>> folder = tempfile.mkdtemp()
+        >>> numbers = env.from_collection([(1,)]).as_columns("n int")
+        >>> _ = numbers.sink_to(FileSink.for_row_format(folder, Encoder.simple_string_encoder()).build())
+        >>> _ = env.execute()
+        >>> [path.read_text() for path in pathlib.Path(folder).rglob("part-*")]
+        ['+I[1]\\n']
+        """
+        return self.as_records().sink_to(sink)
+
+    def print(self, sink_identifier: str | None = None) -> DataStreamSink:
+        """Print each row to the standard output, as `DataStream.print` does.
+
+        Examples
+        --------
+        >>> from flinkbuf.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+        >>> _ = env.from_collection([(1,)]).as_columns("n int").print()
+        >>> _ = env.execute()  # prints +I[1]
+        """
+        return self.as_records().print(sink_identifier)
+
+    def execute_and_collect(self, job_execution_name: str | None = None, limit: int | None = None) -> Any:
+        """Execute the program and give the rows as records: as they come, or a list of at most `limit`.
+
+        Examples
+        --------
+        >>> from flinkbuf.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+        >>> env.from_collection([(1,), (2,)]).as_columns("n int").execute_and_collect(limit=1)
+        [Row(n=1)]
+        """
+        records = self.as_records()
+        if limit is None:
+            return records.execute_and_collect(job_execution_name)
+        return records.execute_and_collect(job_execution_name, limit)
+
+    def to_data_frame(self, schema: Any = None) -> Any:
+        """Give Spark the rows, as a DataFrame; see `DataStream.to_data_frame`.
+
+        Parameters
+        ----------
+        schema : pyspark.sql.types.DataType or str, optional
+            Of the columns; needed where they are no longer those of ``as_columns``.
+
+        Examples
+        --------
+        >>> sums.to_data_frame("auction bigint, bids bigint").show()  # doctest: +SKIP
+        """
+        return self.as_records(schema).to_data_frame(schema)
+
+
+class KeyedColumnStream:
+    """A column stream whose rows are told apart by columns; made by ``key_by``.
+
+    Examples
+    --------
+    >>> from flinkbuf.datastream import StreamExecutionEnvironment
+    >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+    >>> env.from_collection([(1, 2)]).as_columns("k int, n int").key_by("k")
+    <KeyedColumnStream by k>
+    """
+
+    def __init__(self, origin: ColumnStream, names: tuple[str, ...]) -> None:
+        stream = origin._stream
+        exchange = PartitionTransformation(
+            "Partition",
+            stream._value_type,
+            [stream._transformation],
+            partitioner=ColumnKeyExchange(names),
+            ship_strategy="HASH",
+        )
+        self._stream = type(stream)(stream._env, exchange)
+        self._names = names
+
+    def __repr__(self) -> str:
+        return f"<KeyedColumnStream by {', '.join(self._names)}>"
+
+    def window(self, window_assigner: WindowAssigner[Any, Any]) -> WindowedColumnStream:
+        """Cut the rows of each key into windows of event time: tumbling or sliding ones.
+
+        Examples
+        --------
+        >>> from flinkbuf.common import Time
+        >>> from flinkbuf.datastream import StreamExecutionEnvironment
+        >>> from flinkbuf.datastream.window import SlidingEventTimeWindows
+        >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+        >>> bids = env.from_collection([(1, 500), (1, 1500)]).as_columns("auction int, at bigint")
+        >>> windows = bids.assign_timestamps_and_watermarks("at").key_by("auction").window(
+        ...     SlidingEventTimeWindows.of(Time.seconds(2), Time.seconds(1)))
+        >>> windows.aggregate(bids=count()).execute_and_collect(limit=3)
+        [Row(auction=1, bids=1), Row(auction=1, bids=2), Row(auction=1, bids=1)]
+        """
+        if not isinstance(window_assigner, (TumblingEventTimeWindows, SlidingEventTimeWindows)):
+            raise TypeError(
+                "windows over columns are TumblingEventTimeWindows or SlidingEventTimeWindows, got "
+                f"{window_assigner!r}; others are to be had record by record: as_records().key_by(...).window(...)"
+            )
+        return WindowedColumnStream(self, window_assigner)
+
+    def aggregate(self, **aggregates: Aggregate) -> ColumnStream:
+        """Give, for each batch, the keys that it has changed with what has come together so far; in batch mode each
+        key once.
+
+        Parameters
+        ----------
+        **aggregates : Aggregate
+            What ``count()``, ``sum_(column)`` and their like give, by the name of the result's column.
+
+        Examples
+        --------
+        >>> from flinkbuf.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+        >>> delays = env.from_collection([("UA", 2.0), ("AA", 33.0), ("UA", 4.0)]).as_columns("c string, d double")
+        >>> sorted(delays.key_by("c").aggregate(flights=count(), mean=mean("d")).execute_and_collect(limit=2))
+        [Row(c='AA', flights=1, mean=33.0), Row(c='UA', flights=2, mean=3.0)]
+        """
+        checked = _checked_aggregates(aggregates, self._names)
+        if any(each.is_of_window for _, each in checked):
+            raise ValueError("window_start() and window_end() are of a window: call window(...) before aggregate()")
+        return self._transform("Aggregate", ColumnAggregateFactory(None, self._names, checked))
+
+    def _transform(self, name: str, factory: Any) -> ColumnStream:
+        stream = self._stream._transform(name, self._stream._value_type, factory, is_keyed=True)
+        return ColumnStream(stream)
+
+
+class WindowedColumnStream:
+    """Rows by key and window; made by ``KeyedColumnStream.window``.
+
+    Examples
+    --------
+    >>> from flinkbuf.common import Time
+    >>> from flinkbuf.datastream import StreamExecutionEnvironment
+    >>> from flinkbuf.datastream.window import TumblingEventTimeWindows
+    >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+    >>> bids = env.from_collection([(1, 500)]).as_columns("auction int, at bigint").key_by("auction")
+    >>> bids.window(TumblingEventTimeWindows.of(Time.seconds(1)))
+    <WindowedColumnStream of TumblingEventTimeWindows(1000, 0)>
+    """
+
+    def __init__(self, keyed: KeyedColumnStream, window_assigner: Any) -> None:
+        self._keyed = keyed
+        self._assigner = window_assigner
+        self._lateness_ms = 0
+        self._late_tag: str | None = None
+
+    def __repr__(self) -> str:
+        return f"<WindowedColumnStream of {self._assigner!r}>"
+
+    def allowed_lateness(self, time_ms: int) -> WindowedColumnStream:
+        """Keep windows so many milliseconds after their end, and give the keys again that late rows change.
+
+        Examples
+        --------
+        >>> from flinkbuf.common import Time
+        >>> from flinkbuf.datastream import StreamExecutionEnvironment
+        >>> from flinkbuf.datastream.window import TumblingEventTimeWindows
+        >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+        >>> bids = env.from_collection([(1, 500)]).as_columns("auction int, at bigint")
+        >>> windows = bids.assign_timestamps_and_watermarks("at").key_by("auction").window(
+        ...     TumblingEventTimeWindows.of(Time.seconds(1)))
+        >>> windows.allowed_lateness(500).aggregate(bids=count()).execute_and_collect(limit=1)
+        [Row(auction=1, bids=1)]
+        """
+        if time_ms < 0:
+            raise ValueError(f"The allowed lateness cannot be negative, got {time_ms} ms")
+        self._lateness_ms = time_ms
+        return self
+
+    def side_output_late_data(self, output_tag: OutputTag) -> WindowedColumnStream:
+        """Send rows that come too late for all their windows to this tag; see `ColumnStream.get_side_output`.
+
+        Examples
+        --------
+        >>> from flinkbuf.common import Time
+        >>> from flinkbuf.datastream import OutputTag, StreamExecutionEnvironment
+        >>> from flinkbuf.datastream.window import TumblingEventTimeWindows
+        >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+        >>> bids = env.from_collection([(1, 500)]).as_columns("auction int, at bigint")
+        >>> windows = bids.assign_timestamps_and_watermarks("at").key_by("auction").window(
+        ...     TumblingEventTimeWindows.of(Time.seconds(1)))
+        >>> windows.side_output_late_data(OutputTag("late")).aggregate(bids=count()).execute_and_collect(limit=1)
+        [Row(auction=1, bids=1)]
+        """
+        self._late_tag = output_tag.tag_id
+        return self
+
+    def aggregate(self, **aggregates: Aggregate) -> ColumnStream:
+        """Give each window, when it ends, as a row for each key: the key's columns, then these.
+
+        Parameters
+        ----------
+        **aggregates : Aggregate
+            What ``count()``, ``sum_(column)``, ``window_start()`` and their like give, by the name of the column.
+
+        Examples
+        --------
+        >>> from flinkbuf.common import Time
+        >>> from flinkbuf.datastream import StreamExecutionEnvironment
+        >>> from flinkbuf.datastream.window import TumblingEventTimeWindows
+        >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+        >>> bids = env.from_collection([(1, 9, 500), (1, 7, 600)]).as_columns("auction int, price int, at bigint")
+        >>> windows = bids.assign_timestamps_and_watermarks("at").key_by("auction").window(
+        ...     TumblingEventTimeWindows.of(Time.seconds(1)))
+        >>> windows.aggregate(bids=count(), best=max_("price")).execute_and_collect(limit=1)
+        [Row(auction=1, bids=2, best=9)]
+        """
+        keyed, assigner = self._keyed, self._assigner
+        factory = ColumnWindowFactory(
+            None,
+            keyed._names,
+            (assigner.size_ms, assigner.slide_ms, assigner.offset_ms),
+            _checked_aggregates(aggregates, keyed._names),
+            self._lateness_ms,
+            self._late_tag,
+        )
+        return keyed._transform("Window", factory)
+
+
+# --- aggregates
+
+
+def count(column: Any = None) -> Aggregate:
+    """Count the rows, or the values of a column that are not null.
+
+    Examples
+    --------
+    >>> count()
+    Aggregate(kind='count', columns=())
+    """
+    return Aggregate("count", () if column is None else (column,))
+
+
+def sum_(column: Any) -> Aggregate:
+    """Add up a column: integers as bigint, other numbers as double or decimal; too large a sum is an error.
+
+    Examples
+    --------
+    >>> sum_("price")
+    Aggregate(kind='sum', columns=('price',))
+    """
+    return Aggregate("sum", (column,))
+
+
+def min_(column: Any) -> Aggregate:
+    """Find the lowest value of a column.
+
+    Examples
+    --------
+    >>> min_("price")
+    Aggregate(kind='min', columns=('price',))
+    """
+    return Aggregate("min", (column,))
+
+
+def max_(column: Any) -> Aggregate:
+    """Find the highest value of a column.
+
+    Examples
+    --------
+    >>> max_("price")
+    Aggregate(kind='max', columns=('price',))
+    """
+    return Aggregate("max", (column,))
+
+
+def mean(column: Any) -> Aggregate:
+    """Find the mean of a column, as a double.
+
+    Examples
+    --------
+    >>> mean("price")
+    Aggregate(kind='mean', columns=('price',))
+    """
+    return Aggregate("mean", (column,))
+
+
+def first(column: Any) -> Aggregate:
+    """Take the value of the first row, in the order in which they came, where it is not null.
+
+    Examples
+    --------
+    >>> first("price")
+    Aggregate(kind='first', columns=('price',))
+    """
+    return Aggregate("first", (column,))
+
+
+def last(column: Any) -> Aggregate:
+    """Take the value of the last row, in the order in which they came, where it is not null.
+
+    Examples
+    --------
+    >>> last("price")
+    Aggregate(kind='last', columns=('price',))
+    """
+    return Aggregate("last", (column,))
+
+
+def min_by(column: Any, by: Any) -> Aggregate:
+    """Take the value of the row where another column is lowest; the first of several such rows.
+
+    Examples
+    --------
+    >>> min_by("bidder", "price")
+    Aggregate(kind='min_by', columns=('bidder', 'price'))
+    """
+    return Aggregate("min_by", (column, by))
+
+
+def max_by(column: Any, by: Any) -> Aggregate:
+    """Take the value of the row where another column is highest; the first of several such rows.
+
+    Examples
+    --------
+    >>> max_by("bidder", "price")
+    Aggregate(kind='max_by', columns=('bidder', 'price'))
+    """
+    return Aggregate("max_by", (column, by))
+
+
+def count_distinct(column: Any) -> Aggregate:
+    """Count the different values of a column that are not null.
+
+    Examples
+    --------
+    >>> count_distinct("bidder")
+    Aggregate(kind='count_distinct', columns=('bidder',))
+    """
+    return Aggregate("count_distinct", (column,))
+
+
+def stddev(column: Any) -> Aggregate:
+    """Find the standard deviation of a sample; null for fewer than two values.
+
+    Examples
+    --------
+    >>> stddev("price")
+    Aggregate(kind='stddev', columns=('price',))
+    """
+    return Aggregate("stddev", (column,))
+
+
+def collect(column: Any) -> Aggregate:
+    """Collect the values of a column that are not null, in the order in which they came, as a list.
+
+    Examples
+    --------
+    >>> collect("bidder")
+    Aggregate(kind='collect', columns=('bidder',))
+    """
+    return Aggregate("collect", (column,))
+
+
+def window_start() -> Aggregate:
+    """Say when the window begins, as a timestamp.
+
+    Examples
+    --------
+    >>> window_start()
+    Aggregate(kind='window_start', columns=())
+    """
+    return Aggregate(WINDOW_START)
+
+
+def window_end() -> Aggregate:
+    """Say when the window ends, as a timestamp; that is no part of it any more.
+
+    Examples
+    --------
+    >>> window_end()
+    Aggregate(kind='window_end', columns=())
+    """
+    return Aggregate(WINDOW_END)
+
+
+def _named(names: tuple[str, ...], columns: dict[str, Any], where: str) -> tuple[tuple[str, Any], ...]:
+    for name in names:
+        if not isinstance(name, str):
+            raise TypeError(
+                f"{where} takes names of columns, and others by keyword; got {type(name).__name__} {name!r:.80}"
+            )
+    for name, what in columns.items():
+        check_expression(f"{name}= of {where}", what)
+    twice = [name for name in names if name in columns or names.count(name) > 1]
+    if twice:
+        raise ValueError(f"{where} is told of the column {twice[0]!r} twice")
+    return (*((name, name) for name in names), *columns.items())
+
+
+def _callable(function: Any, where: str) -> Any:
+    if not callable(function):
+        raise TypeError(f"{where} takes a function of a batch, got {type(function).__name__} {function!r:.80}")
+    return function
+
+
+def _checked_aggregates(aggregates: dict[str, Any], key: tuple[str, ...]) -> tuple[tuple[str, Aggregate], ...]:
+    if not aggregates:
+        raise ValueError("aggregate() needs an aggregate, such as bids=count()")
+    for name, aggregate in aggregates.items():
+        if not isinstance(aggregate, Aggregate):
+            raise TypeError(
+                f"{name}= of aggregate() is what count(), sum_(column) and their like give, got "
+                f"{type(aggregate).__name__} {aggregate!r:.80}"
+            )
+        if name in key:
+            raise ValueError(f"{name}= of aggregate() has the name of a column of the key; give it another one")
+    return tuple(aggregates.items())

@@ -1,0 +1,101 @@
+"""What each method of a column stream puts into the graph: picklable objects that make an operator in each task."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from flinkbuf.datastream.program.operator_factories import OperatorFactory
+
+if TYPE_CHECKING:
+    from flinkbuf._core.operators.stream_operator import StreamOperator
+
+
+@dataclass(frozen=True)
+class AsColumnsFactory(OperatorFactory):
+    """Of as_columns."""
+
+    description: Any  # of the records
+    max_rows: int
+    max_bytes: int
+    max_delay_ms: int
+
+    def create(self) -> StreamOperator:
+        """Make the operator."""
+        from flinkbuf.streaming.columns.column_operator import as_columns_operator
+
+        return as_columns_operator(self.description, self.max_rows, self.max_bytes, self.max_delay_ms)
+
+
+@dataclass(frozen=True)
+class AsRecordsFactory(OperatorFactory):
+    """Of as_records."""
+
+    description: Any  # of the records; None: what each batch says
+
+    def create(self) -> StreamOperator:
+        """Make the operator."""
+        from flinkbuf.streaming.columns.column_operator import as_records_operator
+
+        return as_records_operator(self.description)
+
+
+@dataclass(frozen=True)
+class ColumnFunctionFactory(OperatorFactory):
+    """Of what looks at one batch at a time; `lifecycle` is the user's function, if it may want to be opened."""
+
+    function: Any
+    lifecycle: Any = None
+
+    def create(self) -> StreamOperator:
+        """Make the operator."""
+        from flinkbuf.streaming.columns.column_operator import ColumnFunctionOperator
+
+        return ColumnFunctionOperator(self.function, self.lifecycle)
+
+
+@dataclass(frozen=True)
+class ColumnTimestampsFactory(OperatorFactory):
+    """Of assign_timestamps_and_watermarks."""
+
+    column: str
+    strategy: Any
+
+    def create(self) -> StreamOperator:
+        """Make the operator."""
+        from flinkbuf.streaming.columns.column_operator import ColumnTimestampsOperator
+
+        return ColumnTimestampsOperator(self.column, self.strategy)
+
+
+@dataclass(frozen=True)
+class ColumnAggregateFactory(OperatorFactory):
+    """Of running aggregates by key."""
+
+    key: tuple[str, ...]
+    aggregates: tuple[tuple[str, Any], ...]
+
+    def create(self) -> StreamOperator:
+        """Make the operator."""
+        from flinkbuf.streaming.columns.column_aggregates import ColumnAggregateOperator
+
+        return ColumnAggregateOperator(self.key, self.aggregates)
+
+
+@dataclass(frozen=True)
+class ColumnWindowFactory(OperatorFactory):
+    """Of aggregates by key and window."""
+
+    key: tuple[str, ...]
+    window_ms: tuple[int, int, int]  # size, slide and offset
+    aggregates: tuple[tuple[str, Any], ...]
+    lateness_ms: int
+    late_tag: str | None
+
+    def create(self) -> StreamOperator:
+        """Make the operator."""
+        from flinkbuf.streaming.columns.column_windows import ColumnWindowOperator, WindowResults
+        from flinkbuf.streaming.columns.sliced_windows import SlicedWindows
+
+        windows, results = SlicedWindows(*self.window_ms), WindowResults(self.aggregates)
+        return ColumnWindowOperator(self.key, windows, results, self.lateness_ms, self.late_tag)
