@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _READ = b"flinkbuf.read"  # in the metadata of a state's schema: what `GroupPlan.read_schema` gives
+_AGGREGATES = b"flinkbuf.aggregates"  # likewise: names and kinds, whose partial results stand in this order
 _KEY = "key "  # before the names of key columns there
 _CHUNKS_KEPT = 64  # of keys, before they are put together
 
@@ -63,11 +64,11 @@ class GroupPlan:
         import pyarrow as pa
 
         read = pa.ipc.read_schema(pa.py_buffer(rows.schema.metadata[_READ]))
-        names = [f"{name} {place}" for name, each in aggregates for place in range(len(each.columns))]
-        if read.names != names:
+        had, has = rows.schema.metadata[_AGGREGATES].decode(), _text_of(aggregates)
+        if had != has:
             raise TypeError(
-                f"the snapshot has aggregates that read {', '.join(read.names) or 'nothing'}, and this program has "
-                f"{', '.join(names) or 'none that read a column'}: keep them, or give the operator another uid"
+                f"the snapshot has the aggregates {had}, and this program has {has}: keep them in their order, or give "
+                "the operator another uid"
             )
         fields = [pa.field(field.name.removeprefix(_KEY), field.type) for field in list(rows.schema)[:key_count]]
         given = iter(read.types)
@@ -106,6 +107,11 @@ class GroupPlan:
             _as(column, field.type, field.name) for column, field in zip(keys.columns, self.key_schema, strict=True)
         ]
         return pa.record_batch(columns, schema=self.key_schema)
+
+
+def _text_of(aggregates: Iterable[tuple[str, Aggregate]]) -> str:
+    """Return names and kinds of aggregates, and how many columns each reads: ``n=count(), total=sum(_)``."""
+    return ", ".join(f"{name}={each.kind}({', '.join('_' for _ in each.columns)})" for name, each in aggregates)
 
 
 def columns_read(batch: pa.RecordBatch, aggregates: Iterable[tuple[str, Aggregate]]) -> list[list[pa.Array]]:
@@ -195,7 +201,10 @@ class ColumnGroups:
             for number, column in enumerate(accumulator.state()):
                 columns.append(column)
                 names.append(f"{name} {number}")
-        metadata = {_READ: self._plan.read_schema().serialize().to_pybytes()}
+        metadata = {
+            _READ: self._plan.read_schema().serialize().to_pybytes(),
+            _AGGREGATES: _text_of(self._plan.aggregates).encode(),
+        }
         return pa.record_batch(columns, names, metadata=metadata)
 
     def keys(self) -> pa.RecordBatch:
