@@ -131,3 +131,20 @@ def test_a_stream_gives_spark_each_record_once_or_fails_at_once(driver, door, di
         assert outcome.seconds < SOON_S
     else:
         assert outcome.rows == expected()
+
+
+def stream_dealt_out(failures, disturbance):
+    """Spark's repartition goes by the order of the records, and what tasks sent each other comes in another one."""
+    records = failures.sc.parallelize([tuple(row) for row in expected()], 2)
+    stream = environment().from_rdd(records).rebalance().map(lambda record: record)
+    dealt_out = stream.to_rdd().repartition(6).mapPartitions(failures.signs.results)
+    return failures.run(lambda signs: dealt_out.collect(), disturbance, after=2)
+
+
+@pytest.mark.parametrize("disturbance", DISTURBANCES)
+def test_what_spark_deals_out_behind_a_stream_comes_once_or_not_at_all(driver, disturbance):
+    outcome = driver.call(stream_dealt_out, disturbance=disturbance)
+    if outcome.rows is None:
+        assert "indeterminate" in outcome.error.lower(), outcome.error
+    else:
+        assert outcome.rows == expected()
