@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 STATE_NAME: Final = "window-slices"
 _NONE_GIVEN: Final = NO_TIMESTAMP
 _SLICE, _GIVEN, _CLEARED = "slice", "given up to", "cleared up to"  # columns of a snapshot behind the keys
+_WINDOWS = b"flinkbuf.windows"  # in the metadata of its schema: the windows whose slices these are
 
 
 class Cohort:
@@ -325,11 +326,18 @@ class ColumnWindowOperator(ColumnOperator):
                 batch = groups.state()
                 for name, value in ((_SLICE, start), (_GIVEN, cohort.given_to), (_CLEARED, cleared)):
                     batch = batch.append_column(name, pa.repeat(pa.scalar(value, pa.int64()), batch.num_rows))
-                frozen.append(batch)
+                windows = {_WINDOWS: repr(self._windows).encode()}
+                frozen.append(batch.replace_schema_metadata({**batch.schema.metadata, **windows}))
         return frozen
 
     def restore_rows(self, batch: pa.RecordBatch) -> None:
         """Take groups of one slice; whoever had the same past has one cohort."""
+        had = batch.schema.metadata[_WINDOWS].decode()
+        if had != repr(self._windows):
+            raise TypeError(
+                f"the snapshot has {had}, and this program has {self._windows!r}, of whose slices rows of the others "
+                "would be missing: keep the windows, or give the operator another uid"
+            )
         start, given, cleared = (batch.column(name)[0].as_py() for name in (_SLICE, _GIVEN, _CLEARED))
         rows = batch.drop_columns([_SLICE, _GIVEN, _CLEARED])
         if self._plan is None:

@@ -286,6 +286,17 @@ def test_a_snapshot_of_other_aggregates_is_refused(aggregates, text):
         OperatorHarness.of(other.aggregate(**aggregates)._stream, restore=taken).open()
 
 
+@pytest.mark.parametrize("windows", [(20, 20, 0), (15, 15, 0), (10, 10, 5), (20, 10, 0)])
+def test_a_snapshot_of_other_windows_is_refused(windows):
+    """Their slices begin elsewhere, or are longer: rows that were restored would be in no window."""
+    with OperatorHarness.of(by_column((10, 10, 0), 0)) as harness:
+        harness.process_element(element_of([(1, 2, at) for at in range(30)]), 0)
+        taken = harness.snapshot()
+    with pytest.raises(TypeError, match=r"the snapshot has SlicedWindows\(size_ms=10, .*: keep the windows, or give"):
+        OperatorHarness.of(by_column(windows, 0), restore=taken).open()
+    OperatorHarness.of(by_column((10, 10, 0), 5), restore=taken).open()
+
+
 def test_pages_and_elements_are_the_same_to_an_operator():
     element = element_of([(1, 2, 3), (2, 3, 14)])
     outputs = []
