@@ -87,6 +87,6 @@ class ColumnAggregateOperator(ColumnOperator):
     def restore_rows(self, batch: pa.RecordBatch) -> None:
         """Take groups of a snapshot."""
         if self._groups is None:
-            self._begin(GroupPlan.of_state(batch, len(self._key), self._aggregates))
+            self._begin(GroupPlan.of_state(batch, self._key, self._aggregates))
         assert self._groups is not None
         self._groups.merge_state(batch)

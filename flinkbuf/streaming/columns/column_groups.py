@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _READ = b"flinkbuf.read"  # in the metadata of a state's schema: what `GroupPlan.read_schema` gives
-_AGGREGATES = b"flinkbuf.aggregates"  # likewise: names and kinds, whose partial results stand in this order
+_COLUMNS = b"flinkbuf.columns"  # likewise: keys and aggregates, whose columns stand in this order
 _KEY = "key "  # before the names of key columns there
 _CHUNKS_KEPT = 64  # of keys, before they are put together
 
@@ -53,24 +53,26 @@ class GroupPlan:
         return GroupPlan(keys.schema.remove_metadata(), aggregates, types)
 
     @staticmethod
-    def of_state(rows: pa.RecordBatch, key_count: int, aggregates: tuple[tuple[str, Aggregate], ...]) -> GroupPlan:
+    def of_state(
+        rows: pa.RecordBatch, key: tuple[str, ...], aggregates: tuple[tuple[str, Aggregate], ...]
+    ) -> GroupPlan:
         """Return the plan of groups that `ColumnGroups.state` was asked for.
 
         Raises
         ------
         TypeError
-            If those had other aggregates.
+            If those had another key, or other aggregates.
         """
         import pyarrow as pa
 
         read = pa.ipc.read_schema(pa.py_buffer(rows.schema.metadata[_READ]))
-        had, has = rows.schema.metadata[_AGGREGATES].decode(), _text_of(aggregates)
+        had, has = rows.schema.metadata[_COLUMNS].decode(), _text_of(key, aggregates)
         if had != has:
             raise TypeError(
-                f"the snapshot has the aggregates {had}, and this program has {has}: keep them in their order, or give "
-                "the operator another uid"
+                f"the snapshot has {had}, and this program has {has}: keep them in their order, or give the operator "
+                "another uid"
             )
-        fields = [pa.field(field.name.removeprefix(_KEY), field.type) for field in list(rows.schema)[:key_count]]
+        fields = [pa.field(field.name.removeprefix(_KEY), field.type) for field in list(rows.schema)[: len(key)]]
         given = iter(read.types)
         return GroupPlan(
             pa.schema(fields), aggregates, tuple(tuple(next(given) for _ in each.columns) for _, each in aggregates)
@@ -109,9 +111,10 @@ class GroupPlan:
         return pa.record_batch(columns, schema=self.key_schema)
 
 
-def _text_of(aggregates: Iterable[tuple[str, Aggregate]]) -> str:
-    """Return names and kinds of aggregates, and how many columns each reads: ``n=count(), total=sum(_)``."""
-    return ", ".join(f"{name}={each.kind}({', '.join('_' for _ in each.columns)})" for name, each in aggregates)
+def _text_of(key: Iterable[str], aggregates: Iterable[tuple[str, Aggregate]]) -> str:
+    """Return names of keys, and names and kinds of aggregates: ``n=count(), total=sum(_) by k``."""
+    made = (f"{name}={each.kind}({', '.join('_' for _ in each.columns)})" for name, each in aggregates)
+    return f"{', '.join(made)} by {', '.join(key)}"
 
 
 def columns_read(batch: pa.RecordBatch, aggregates: Iterable[tuple[str, Aggregate]]) -> list[list[pa.Array]]:
@@ -203,7 +206,7 @@ class ColumnGroups:
                 names.append(f"{name} {number}")
         metadata = {
             _READ: self._plan.read_schema().serialize().to_pybytes(),
-            _AGGREGATES: _text_of(self._plan.aggregates).encode(),
+            _COLUMNS: _text_of(keys.schema.names, self._plan.aggregates).encode(),
         }
         return pa.record_batch(columns, names, metadata=metadata)
 

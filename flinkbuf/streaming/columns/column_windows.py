@@ -341,7 +341,7 @@ class ColumnWindowOperator(ColumnOperator):
         start, given, cleared = (batch.column(name)[0].as_py() for name in (_SLICE, _GIVEN, _CLEARED))
         rows = batch.drop_columns([_SLICE, _GIVEN, _CLEARED])
         if self._plan is None:
-            self._plan = GroupPlan.of_state(rows, len(self._key), self._results.computed)
+            self._plan = GroupPlan.of_state(rows, self._key, self._results.computed)
         alike = (each for each in self._cohorts[1:] if (each.given_to, each.cleared_to) == (given, cleared))
         cohort = next(alike, None)
         if cohort is None:

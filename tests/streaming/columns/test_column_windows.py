@@ -268,21 +268,23 @@ def test_a_column_of_another_type_becomes_what_the_first_was():
 
 
 @pytest.mark.parametrize(
-    ("aggregates", "text"),
+    ("key", "aggregates", "text"),
     [
-        ({"least": min_("v")}, r"least=min\(_\)"),
-        ({"total": sum_("v"), "most": max_("v")}, r"total=sum\(_\), most=max\(_\)"),  # the counts came first
-        ({"n": count(), "total": max_("v"), "most": max_("v")}, r"n=count\(\), total=max\(_\), most=max\(_\)"),
+        (["k"], {"least": min_("v")}, r"least=min\(_\) by k"),
+        (["k"], {"total": sum_("v"), "most": max_("v")}, r"total=sum\(_\), most=max\(_\) by k"),  # counts came first
+        (["k"], {"n": count(), "total": max_("v"), "most": max_("v")}, r"n=count\(\), total=max\(_\), .* by k"),
+        (["v"], {"n": count(), "total": sum_("v"), "most": max_("v")}, r"n=count\(\), .* by v"),
+        (["k", "v"], {"n": count(), "total": sum_("v"), "most": max_("v")}, r"n=count\(\), .* by k, v"),
     ],
 )
-def test_a_snapshot_of_other_aggregates_is_refused(aggregates, text):
+def test_a_snapshot_of_another_key_or_other_aggregates_is_refused(key, aggregates, text):
     with OperatorHarness.of(by_column((10, 10, 0), 0)) as harness:
         harness.process_element(element_of([(1, 2, 3)]), 0)
         taken = harness.snapshot()
     env = StreamExecutionEnvironment.get_execution_environment()
-    other = env.from_collection([]).as_columns(SCHEMA).key_by("k").window(assigner((10, 10, 0)))
-    had = r"n=count\(\), total=sum\(_\), most=max\(_\)"
-    with pytest.raises(TypeError, match=f"the snapshot has the aggregates {had}, and this program has {text}: keep"):
+    other = env.from_collection([]).as_columns(SCHEMA).key_by(*key).window(assigner((10, 10, 0)))
+    had = r"n=count\(\), total=sum\(_\), most=max\(_\) by k"
+    with pytest.raises(TypeError, match=f"the snapshot has {had}, and this program has {text}: keep"):
         OperatorHarness.of(other.aggregate(**aggregates)._stream, restore=taken).open()
 
 
