@@ -255,7 +255,10 @@ def milliseconds_in(column: pyarrow.Array, name: str) -> np.ndarray:
     import pyarrow.compute as pc
 
     if pa.types.is_timestamp(column.type):
-        column = column.cast(pa.timestamp("ms", column.type.tz), safe=False).cast(pa.int64())
+        column = column.cast(pa.timestamp(column.type.unit))  # in UTC
+        if column.type.unit in ("us", "ns"):
+            column = pc.floor_temporal(column, unit="millisecond")  # a cast would round towards 1970
+        column = column.cast(pa.timestamp("ms")).cast(pa.int64())
     elif pa.types.is_null(column.type) or pa.types.is_integer(column.type):
         column = column.cast(pa.int64())
     else:

@@ -351,6 +351,17 @@ def test_a_column_of_timestamps_goes_with_its_rows():
         ]
 
 
+@pytest.mark.parametrize("zone", [None, "UTC", "America/New_York"])
+@pytest.mark.parametrize(("unit", "per_ms"), [("ms", 1), ("us", 1000), ("ns", 1_000_000)])
+def test_finer_timestamps_are_of_the_millisecond_that_they_lie_in(unit, per_ms, zone):
+    fine = [-2 * per_ms, -2 * per_ms + 1, -1, 0, 1, 1_636_264_800_000 * per_ms]  # the last in an hour that comes twice
+    given = pa.record_batch({"at": pa.array(fine, pa.timestamp(unit, zone)), "n": range(len(fine))})
+    with harness_of(lambda batch: given, timestamp_column="at") as harness:
+        harness.process_element((1, ""))
+        harness.end_input()
+        assert [record.timestamp for record in harness.output] == [number // per_ms for number in fine]
+
+
 def test_a_column_of_timestamps_may_be_of_arrows_type():
     at = datetime.datetime(1970, 1, 1, 0, 0, 1)
     given = pa.record_batch({"at": pa.array([at, None], pa.timestamp("ns")), "n": [1, 2]})
