@@ -1,0 +1,144 @@
+"""How many rows a second does a program over columns do, next to the same program over records, and to pyarrow alone?
+
+Batches of 8,192 rows (two int64, milliseconds; 100,000 rows a second of event time) come from a source that makes
+them of kept arrays; whole jobs on threads of this process, sources and starts included. The rivals: the same windows
+over records, of fewer rows, as they take that much longer; and pyarrow's `group_by` by window and key over the whole
+table at once, which knows no watermark and keeps all rows. Counterpart in Flink: the Nexmark queries on windows.
+"""
+
+import functools
+import sys
+
+import pytest
+from measure import measure, scaled
+
+pytest.importorskip("pyarrow")
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from flinkbuf.common import Configuration, Time, WatermarkStrategy
+from flinkbuf.datastream import AggregateFunction, StreamExecutionEnvironment
+from flinkbuf.datastream.columns import count, sum_
+from flinkbuf.datastream.connectors.number_seq import NumberSequenceSource
+from flinkbuf.datastream.window import SlidingEventTimeWindows, TumblingEventTimeWindows
+
+STEP = 8192
+ROWS = scaled(8_000_000) // STEP * STEP
+RECORDS = scaled(200_000) // STEP * STEP or STEP
+ROWS_PER_MS = 100
+KEYS = {"1k": 1_000, "1m": 1_000_000}
+
+
+@functools.cache
+def kept(width):
+    random = np.random.default_rng(1)
+    return [(random.integers(0, width, STEP), random.integers(0, 1000, STEP)) for _ in range(64)]
+
+
+def batch_of(width, number):
+    auctions, prices = kept(width)[number % 64]
+    times = np.arange(number * STEP, (number + 1) * STEP) // ROWS_PER_MS
+    return pa.record_batch({"auction": auctions, "price": prices, "at": times})
+
+
+def batches(width, row_count):
+    config = Configuration()
+    config.set_string("execution.target", "embedded")
+    env = StreamExecutionEnvironment.get_execution_environment(config)
+    env.set_parallelism(1)
+    numbers = NumberSequenceSource(0, row_count // STEP - 1)
+    stream = env.from_source(numbers, WatermarkStrategy.no_watermarks(), "numbers")
+    return stream.map(functools.partial(batch_of, width))
+
+
+def counted(stream):
+    """How many rows come out, which is told once a batch."""
+    counts = stream.flat_map_batches(lambda batch: pa.record_batch({"n": pa.array([batch.num_rows])}))
+    with counts.execute_and_collect() as found:
+        return sum(row.n for row in found)
+
+
+def columns(width):
+    rows = batches(width, ROWS).as_columns("auction bigint, price bigint, at bigint")
+    return rows.assign_timestamps_and_watermarks("at")
+
+
+def stateless(width):
+    rows = columns(width).filter(lambda batch: pc.greater(batch["price"], 100))
+    return counted(
+        rows.with_columns(
+            euro=lambda batch: pc.multiply(batch["price"], 0.908), late=lambda batch: pc.add(batch["at"], 1)
+        )
+    )
+
+
+def windows(width, assigner):
+    found = columns(width).key_by("auction").window(assigner).aggregate(bids=count(), total=sum_("price"))
+    return counted(found)
+
+
+class Totals(AggregateFunction):
+    def create_accumulator(self):
+        return 0, 0
+
+    def add(self, value, accumulator):
+        return accumulator[0] + 1, accumulator[1] + value[1]
+
+    def get_result(self, accumulator):
+        return accumulator
+
+    def merge(self, one, other):
+        return one[0] + other[0], one[1] + other[1]
+
+
+def records(width, assigner):
+    rows = batches(width, RECORDS).flat_map(lambda batch: zip(*batch.to_pydict().values(), strict=True))
+    times = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda row, _: row[2])
+    found = rows.assign_timestamps_and_watermarks(times).key_by(lambda row: row[0]).window(assigner).aggregate(Totals())
+    total = 0
+    with found.execute_and_collect() as results:
+        for _ in results:
+            total += 1
+    return total
+
+
+def arrow_alone(width):
+    for number in range(ROWS // STEP):
+        batch = batch_of(width, number)
+        batch = batch.filter(pc.greater(batch["price"], 100))
+        pc.multiply(batch["price"], 0.908), pc.add(batch["at"], 1)
+
+
+def arrow_group_by(width):
+    table = pa.Table.from_batches([batch_of(width, number) for number in range(ROWS // STEP)])
+    table = table.append_column("window", pc.divide(table["at"], 10_000))
+    return table.group_by(["window", "auction"], use_threads=False).aggregate([("price", "count"), ("price", "sum")])
+
+
+TUMBLING = TumblingEventTimeWindows.of(Time.seconds(10))
+SLIDING = SlidingEventTimeWindows.of(Time.seconds(10), Time.seconds(2))
+LONG = SlidingEventTimeWindows.of(Time.seconds(600), Time.seconds(1))
+CASES = {
+    "columns_stateless.flinkbuf": (functools.partial(stateless, 1000), ROWS),
+    "columns_stateless.pyarrow_alone": (functools.partial(arrow_alone, 1000), ROWS),
+}
+for name, width in KEYS.items():
+    CASES[f"columns_tumbling_{name}.flinkbuf"] = functools.partial(windows, width, TUMBLING), ROWS
+    CASES[f"columns_tumbling_{name}.flinkbuf_records"] = functools.partial(records, width, TUMBLING), RECORDS
+    CASES[f"columns_tumbling_{name}.pyarrow_group_by"] = functools.partial(arrow_group_by, width), ROWS
+CASES["columns_sliding_10s_2s.flinkbuf"] = functools.partial(windows, 1000, SLIDING), ROWS
+CASES["columns_sliding_10s_2s.flinkbuf_records"] = functools.partial(records, 1000, SLIDING), RECORDS
+CASES["columns_sliding_600s_1s.flinkbuf"] = functools.partial(windows, 1000, LONG), ROWS
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_rate(benchmark, name):
+    run, rows = CASES[name]
+    measure(name, run, rows, "rows", benchmark=benchmark)
+
+
+if __name__ == "__main__":
+    for name, (run, rows) in CASES.items():
+        if all(word in name for word in sys.argv[1:]):
+            measure(name, run, rows, "rows")
