@@ -44,30 +44,26 @@ class Cohort:
         self.cleared_to = cleared_to
         self.slices: dict[int, ColumnGroups] = {}
         self._windows = windows
-        self._tiers: dict[tuple[int, int], ColumnGroups] = {}  # by width in slices, and where they begin
+        self._tiers: dict[tuple[int, int], ColumnGroups | None] = {}  # by width in slices, and where they begin
+        self._tiers_end = NO_TIMESTAMP  # of the last of them
 
     def slice_at(self, start: int, plan: GroupPlan) -> ColumnGroups:
         """Return a slice to add rows to, made if it is new."""
         found = self.slices.get(start)
         if found is None:
             found = self.slices[start] = ColumnGroups(plan)
-        if self._tiers:
+        if start < self._tiers_end:
             self._forget_tiers(start)
         return found
 
     def next_end(self) -> int | None:
         """Return the end of the next window that has rows here and was not given."""
-        found: int | None = None
-        for start in self.slices:
+        for start in sorted(self.slices):
             ends = self._windows.ends_with(start)
-            if not ends or ends[-1] <= self.given_to:
-                continue
-            end = ends[0]
-            if end <= self.given_to:
-                end += ((self.given_to - end) // ends.step + 1) * ends.step
-            if found is None or end < found:
-                found = end
-        return found
+            if ends and ends[-1] > self.given_to:
+                missed = 0 if ends[0] > self.given_to else (self.given_to - ends[0]) // ends.step + 1
+                return ends[missed]
+        return None
 
     def parts_of(self, end: int) -> Iterator[ColumnGroups]:
         """Yield what the window that ends at `end` holds together."""
@@ -94,17 +90,13 @@ class Cohort:
         """Return so many slices put together, or None if they have no rows."""
         if width == 1:
             return self.slices.get(start)
-        known = self._tiers.get((width, start))
-        if known is not None:
-            return known if len(known) else None
-        half = width // 2
-        halves = [self._tier(half, start), self._tier(half, start + half * self._windows.slice_ms)]
-        there = [each for each in halves if each is not None]
-        if not there:
-            return None
-        made = there[0] if len(there) == 1 else merged(there)
-        self._tiers[width, start] = made
-        return made
+        if (width, start) not in self._tiers:
+            self._tiers_end = max(self._tiers_end, start + width * self._windows.slice_ms)
+            half = width // 2
+            halves = self._tier(half, start), self._tier(half, start + half * self._windows.slice_ms)
+            there = [each for each in halves if each is not None]
+            self._tiers[width, start] = merged(there) if len(there) == 2 else there[0] if there else None
+        return self._tiers[width, start]
 
     def _forget_tiers(self, start: int) -> None:
         """Drop what was put together of a slice that changes."""

@@ -7,6 +7,7 @@ numbers here, no columns. Flink's table runtime: SliceAssigners.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from math import gcd
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +30,7 @@ class SlicedWindows:
     slide_ms: int
     offset_ms: int = 0
 
-    @property
+    @cached_property
     def slice_ms(self) -> int:
         """Return the length of a slice."""
         return gcd(self.size_ms, self.slide_ms)
