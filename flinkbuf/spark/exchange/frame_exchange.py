@@ -89,7 +89,7 @@ def exchange_frame(
         return rows.mapInArrow(shipped(MapTask(source, after)), result)
     columns = columns_of(crossing, data.sparkSession)
     is_case_sensitive = setting(data.sparkSession, "spark.sql.caseSensitive", "false") == "true"
-    chosen = with_column_names(chosen, columns.schema.names, is_case_sensitive)
+    chosen = with_column_names(chosen, crossing.names, is_case_sensitive)
     check_keys(chosen, crossing)
     if isinstance(chosen, RangePartitioner):
         chosen.range_fields(columns.type)  # a column that is not there fails here, not in a task

@@ -162,9 +162,11 @@ def _column_of(part: Any, columns: list[str], is_case_sensitive: bool) -> Any:
             f"the key {part!r} is a function of a record, and the rows of a DataFrame cross as columns: make it a "
             'column, df.withColumn("key", ...), and say key="key"'
         )
-    if not isinstance(part, str) or part in columns or part == WHOLE_RECORD:
+    names = column_names(columns)
+    if not isinstance(part, str) or part in names or part == WHOLE_RECORD:
         return part
-    matches = [] if is_case_sensitive else [name for name in columns if name.lower() == part.lower()]
+    fold = str if is_case_sensitive else str.lower
+    matches = [name for name, column in zip(names, columns, strict=True) if fold(column) == fold(part)]
     if len(matches) == 1:
         return matches[0]
     if not matches and "." in part and part.partition(".")[0] in columns:
@@ -173,7 +175,7 @@ def _column_of(part: Any, columns: list[str], is_case_sensitive: bool) -> Any:
             'key="key"'
         )
     what = f"{len(matches)} columns are called" if matches else "there is no column"
-    raise ValueError(f"{what} {part!r}: the columns are {', '.join(columns)}")
+    raise ValueError(f"{what} {part!r}: the columns are {', '.join(names)}")
 
 
 def _field_of(field: Any, name: str, convert: Callable[[DataType], pyarrow.DataType]) -> pyarrow.Field:

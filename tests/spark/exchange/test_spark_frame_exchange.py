@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 import flinkbuf as fb
 from flinkbuf.spark.exchange import frame_exchange, frame_shuffle
 from flinkbuf.spark.exchange.frame_pipelined import partition_count, task_count_of
-from flinkbuf.spark.exchange.frame_schema import as_struct_type, crossing_schema
+from flinkbuf.spark.exchange.frame_schema import as_struct_type, crossing_schema, with_column_names
 
 pytestmark = pytest.mark.spark
 
@@ -96,6 +96,18 @@ def test_intervals_that_arrow_does_not_know_cross_as_text(spark):
     assert sorted(spark.sql(texts, frame=moved).collect()) == sorted(spark.sql(texts, frame=frame).collect())
     with pytest.raises(TypeError, match=r"column 'calendar' is interval, which Spark cannot bring to Python.*cast it"):
         fb.exchange(frame, "id", after=iter)
+
+
+@pytest.mark.parametrize("make", [fb.by_key, fb.by_range])
+def test_a_key_that_several_columns_are_called_is_none_of_them(make):
+    columns = ["a", "A", "a"]
+    with pytest.raises(ValueError, match="3 columns are called 'a': the columns are a#0, A, a#2"):
+        with_column_names(make("a"), columns, False)
+    with pytest.raises(ValueError, match="2 columns are called 'a'"):
+        with_column_names(make("a"), columns, True)
+    for said, meant in (("A", "A"), ("a#2", "a#2"), (2, 2)):
+        assert with_column_names(make(said), columns, False) == make(meant)
+    assert with_column_names(make("b"), ["a", "B", "a"], False) == make("B")
 
 
 def test_columns_may_differ_in_case_only(spark):
