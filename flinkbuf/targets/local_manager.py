@@ -10,6 +10,7 @@ from typing import Any
 from flinkbuf.control.control_client import ControlClient
 from flinkbuf.runtime.manager.garbage_collector import rare_collections
 from flinkbuf.runtime.manager.job_bundle import JobBundle
+from flinkbuf.runtime.manager.running_task import RunningTask
 from flinkbuf.runtime.manager.shuffle import network_shuffle
 from flinkbuf.runtime.manager.task_log import log_to_stderr
 from flinkbuf.runtime.manager.task_manager import TaskManager
@@ -77,6 +78,7 @@ def run_local_manager(order: ManagerOrder, bundle_bytes: bytes) -> None:
         index=order.index,
         slot_count=1,
         shuffle=shuffle,
+        make_task=RunningTask,
     )
     with rare_collections():
         manager.run()

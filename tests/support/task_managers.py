@@ -12,6 +12,7 @@ from flinkbuf.runtime.graph.stream_graph import GraphSettings, build_stream_grap
 from flinkbuf.runtime.graph.transformation import KeyedExchange, OperatorTransformation, PartitionTransformation
 from flinkbuf.runtime.manager.job_bundle import JobBundle
 from flinkbuf.runtime.manager.manager_link import link_pair
+from flinkbuf.runtime.manager.running_task import RunningTask
 from flinkbuf.runtime.manager.shuffle import LocalShuffle, segments_needed
 from flinkbuf.runtime.manager.task_manager import TaskManager
 from flinkbuf.runtime.protocol.deployment import (
@@ -92,6 +93,7 @@ class Master:
             index=len(self.managers),
             slot_count=slot_count,
             shuffle=shuffle,
+            make_task=RunningTask,
             can_kill_process=False,
             **options,
         )

@@ -8,6 +8,7 @@ from flinkbuf.log import logger
 from flinkbuf.runtime.driver.target import ManagerListener
 from flinkbuf.runtime.manager.job_bundle import JobBundle
 from flinkbuf.runtime.manager.manager_link import link_pair
+from flinkbuf.runtime.manager.running_task import RunningTask
 from flinkbuf.runtime.manager.shuffle import Shuffle
 from flinkbuf.runtime.manager.task_manager import TaskManager
 
@@ -51,6 +52,7 @@ class InProcessManager:
             index=index,
             slot_count=slot_count,
             shuffle=shuffle,
+            make_task=RunningTask,
             clock=job.clock,
             can_kill_process=False,
         )

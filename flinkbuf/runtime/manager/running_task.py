@@ -6,23 +6,17 @@ Flink: Task.run, TaskExecutor.submitTask.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict
 from typing import Any, Final
 
 from flinkbuf.checkpoints.options import CheckpointOptions
 from flinkbuf.checkpoints.storage import storage_of
-from flinkbuf.errors import CancelTaskError, PartitionNotFoundError
 from flinkbuf.log import logger
-from flinkbuf.network.partition import ResultPartition
 from flinkbuf.runtime.manager.coordinator_proxy import CoordinatorProxy
-from flinkbuf.runtime.manager.job_bundle import JobBundle
+from flinkbuf.runtime.manager.managed_task import ManagedTask, TaskSurroundings
 from flinkbuf.runtime.manager.memory_manager import MemoryManager, OperatorMemory
-from flinkbuf.runtime.manager.shuffle import Shuffle
-from flinkbuf.runtime.manager.task_executor import NOT_READY, TaskReport
 from flinkbuf.runtime.manager.task_log import task_in_log
-from flinkbuf.runtime.protocol.deployment import AttemptId, TaskDeploymentDescriptor
-from flinkbuf.runtime.protocol.failure import Failure
+from flinkbuf.runtime.protocol.deployment import TaskDeploymentDescriptor
 from flinkbuf.runtime.protocol.messages import (
     NO_SESSION,
     CheckpointAcknowledgement,
@@ -30,9 +24,8 @@ from flinkbuf.runtime.protocol.messages import (
     EndOfDataReport,
     Json,
     OperatorEventReport,
-    TaskStateReport,
 )
-from flinkbuf.streaming.chain.operator_config import OperatorConfig, TaskInfo
+from flinkbuf.streaming.chain.operator_config import OperatorConfig
 from flinkbuf.streaming.chain.operator_context import MailboxExecutor, OperatorContext
 from flinkbuf.streaming.chain.operator_setup import make_context
 from flinkbuf.streaming.sources.interrupts import function_of, interrupt_function, take_interrupt
@@ -44,80 +37,30 @@ from flinkbuf.streaming.task.task_events import (
     TaskEvent,
     TaskStateChanged,
 )
-from flinkbuf.streaming.task.task_state import TaskState
-from flinkbuf.streaming.time.clock import Clock
 
 FIRST_INTERRUPT_S: Final = 0.1  # a function that returns by itself does so in this time
 LAST_WARNING_S: Final = 1.0  # after the first interrupt
 ANYWHERE: Final = "/"  # a storage reads and writes any file whose whole path it is given
 
 
-@dataclass(frozen=True)
-class TaskSurroundings:
-    """What all tasks of a task manager share.
-
-    Attributes
-    ----------
-    bundle : JobBundle
-    shuffle : Shuffle
-    clock : Clock
-        Processing time.
-    tell : callable
-        Called with the reports of tasks; from any thread.
-    target_io : object or None
-        What the target gives operators of its own.
-    """
-
-    bundle: JobBundle
-    shuffle: Shuffle
-    clock: Clock
-    tell: Callable[[TaskReport], None]
-    target_io: object | None
-
-
-class RunningTask:
-    """An attempt from its descriptor to its last report.
-
-    Parameters
-    ----------
-    descriptor : TaskDeploymentDescriptor
-    surroundings : TaskSurroundings
-    memory : MemoryManager
-        Of its slot.
-
-    Notes
-    -----
-    What goes wrong is told as the task's failure. The last `TaskStateReport` is given when all is freed.
-    """
+class RunningTask(ManagedTask):
+    """An attempt that has a thread of its own, and a chain of operators; parameters are those of `ManagedTask`."""
 
     def __init__(
         self, descriptor: TaskDeploymentDescriptor, surroundings: TaskSurroundings, memory: MemoryManager
     ) -> None:
-        self.descriptor = descriptor
-        self.attempt = descriptor.attempt
-        self._surroundings = surroundings
-        self._memory = memory
-        self._owners: list[tuple[AttemptId, str]] = []  # of memory
+        super().__init__(descriptor, surroundings, memory)
         self._proxies: dict[str, CoordinatorProxy] = {}
-        self._lock = threading.Lock()
         self._task: Task | None = None
-        self._is_canceled = False
         self._making: int | None = None  # the task's thread, while it makes the task
         self._is_interrupted = False  # cancelled while the task was made
-        self._partitions: list[ResultPartition] = []
-        self._info = _info_of(descriptor, surroundings.bundle)
         self._thread = threading.Thread(target=self._run, name=self._info.task_name_with_subtask, daemon=True)
 
     # ---- the control thread -----------------------------------------------------------------------------
 
     def start(self) -> None:
         """Make the partitions, so that tasks started later find them, and start the thread."""
-        try:
-            for descriptor in self.descriptor.partitions:
-                self._partitions.append(self._surroundings.shuffle.create_partition(self.attempt, descriptor))
-            self._thread.start()
-        except Exception as error:  # no buffers, or no thread is left
-            self._end_unmade(error)
+        self._start_with(self._thread.start)
 
     def cancel(self) -> None:
         """Cancel the task; may call cancel() of a user's source, which takes as long as it likes."""
@@ -172,7 +115,7 @@ class RunningTask:
         """Take a checkpoint that begins at this task."""
         task = self._task
         if task is None or not task.trigger_checkpoint(checkpoint_id, timestamp_ms, options):
-            self._surroundings.tell(CheckpointRefusal(NO_SESSION, self.attempt, checkpoint_id, NOT_READY))
+            super().trigger_checkpoint(checkpoint_id, timestamp_ms, options)
 
     def notify_checkpoint(self, checkpoint_id: int, is_complete: bool, latest_completed_id: int) -> None:
         """Notify the task: checkpoint complete, or aborted."""
@@ -299,56 +242,3 @@ class RunningTask:
         self._free(event.state)
         failure = None if event.error is None else self._failure_of(event.error)
         self._tell_state(event.state, failure, accumulators, metrics)
-
-    def _tell_state(
-        self,
-        state: TaskState,
-        failure: Failure | None = None,
-        accumulators: Json | None = None,
-        metrics: Json | None = None,
-    ) -> None:
-        report = TaskStateReport(NO_SESSION, self.attempt, state.value, failure, accumulators or {}, metrics or {})
-        self._surroundings.tell(report)
-
-    def _end_unmade(self, error: BaseException) -> None:
-        with self._lock:
-            is_canceled = self._is_canceled or isinstance(error, CancelTaskError)
-        state = TaskState.CANCELED if is_canceled else TaskState.FAILED
-        self._free(state)
-        self._tell_state(state, self._failure_of(error))
-
-    def _free(self, state: TaskState) -> None:
-        """Free gates and memory; and the partitions, unless the task has written all of them."""
-        shuffle = self._surroundings.shuffle
-        try:
-            if state is TaskState.FINISHED:
-                shuffle.release_gates(self.attempt)
-            else:
-                shuffle.release(self.attempt)
-        except BaseException:
-            logger.exception("freeing what %s read and wrote has failed", self._info.task_name_with_subtask)
-        for owner in self._owners:
-            if size := self._memory.release_all(owner):
-                logger.debug("operator %s of %s left %d bytes of managed memory", owner[1], self._info.task_name, size)
-
-    def _failure_of(self, error: BaseException) -> Failure:
-        failure = Failure.of(error)
-        place = {"task_name": self._info.task_name_with_subtask, "subtask_index": str(self._info.subtask_index)}
-        # The task that was to write the partition has failed, or was cancelled: its own report says so.
-        is_echo = failure.is_echo or isinstance(error, PartitionNotFoundError)
-        lost = failure.lost_partition or self._surroundings.shuffle.partition_in(failure.message)
-        return replace(failure, location={**place, **failure.location}, is_echo=is_echo, lost_partition=lost)
-
-
-def _info_of(descriptor: TaskDeploymentDescriptor, bundle: JobBundle) -> TaskInfo:
-    return TaskInfo(
-        job_id=bundle.job_id,
-        job_name=bundle.job_name,
-        vertex_id=descriptor.attempt.vertex_id,
-        task_name=descriptor.task_name,
-        subtask_index=descriptor.attempt.subtask_index,
-        parallelism=descriptor.parallelism,
-        max_parallelism=descriptor.max_parallelism,
-        attempt_number=descriptor.attempt.attempt_number,
-        epoch=descriptor.epoch,
-    )

@@ -20,10 +20,10 @@ from flinkbuf.control.secure_link import MessageTooLargeError
 from flinkbuf.log import logger
 from flinkbuf.runtime.manager.job_bundle import JobBundle
 from flinkbuf.runtime.manager.large_messages import instead_of
+from flinkbuf.runtime.manager.managed_task import ManagedTask, TaskSurroundings
 from flinkbuf.runtime.manager.manager_link import ManagerLink
 from flinkbuf.runtime.manager.memory_manager import MemoryManager
 from flinkbuf.runtime.manager.process_figures import ProcessFigures
-from flinkbuf.runtime.manager.running_task import RunningTask, TaskSurroundings
 from flinkbuf.runtime.manager.shuffle import Shuffle
 from flinkbuf.runtime.manager.stack_sampler import StackSampler
 from flinkbuf.runtime.manager.task_actions import (
@@ -48,7 +48,7 @@ from flinkbuf.runtime.manager.task_actions import (
 from flinkbuf.runtime.manager.task_executor import TASK_REPORTS, TaskExecutor, TaskExecutorConfig
 from flinkbuf.runtime.manager.task_log import log_can_be_read, logged
 from flinkbuf.runtime.manager.thread_dump import thread_dump
-from flinkbuf.runtime.protocol.deployment import AttemptId
+from flinkbuf.runtime.protocol.deployment import AttemptId, TaskDeploymentDescriptor
 from flinkbuf.runtime.protocol.flame_tree import FlameTree
 from flinkbuf.runtime.protocol.messages import HeartbeatRequest, Json, RegisterManager, TaskStateReport
 from flinkbuf.runtime.protocol.time_passed import TimePassed
@@ -81,6 +81,8 @@ class TaskManager:
         0: in the program, for tasks that take no slot.
     shuffle : Shuffle
         Closed at the end.
+    make_task : callable
+        Given what a `ManagedTask` takes, returns one: `ManagedTask` where each has a thread of its own.
     clock : Clock, optional
         Processing time of its tasks.
     can_kill_process : bool, default True
@@ -103,6 +105,7 @@ class TaskManager:
         index: int,
         slot_count: int,
         shuffle: Shuffle,
+        make_task: Callable[[TaskDeploymentDescriptor, TaskSurroundings, MemoryManager], ManagedTask],
         clock: Clock | None = None,
         can_kill_process: bool = True,
         target_io: object | None = None,
@@ -119,12 +122,13 @@ class TaskManager:
         self._surroundings = TaskSurroundings(bundle, shuffle, clock or SystemClock(), self._tell, target_io)
         self._executor = TaskExecutor(config or _config_of(bundle.settings, can_kill_process))
         self._ticks = ticks
+        self._make_task = make_task
         self._inbox: queue.SimpleQueue[object] = queue.SimpleQueue()  # events of this process
         self._is_connected = True
-        self._tasks: dict[AttemptId, RunningTask] = {}
+        self._tasks: dict[AttemptId, ManagedTask] = {}
         self._memories: dict[int, MemoryManager] = {}  # by slot
         self._threads: list[threading.Thread] = []  # threads that cancel
-        self._ended: list[RunningTask] = []  # whose threads may not be gone yet
+        self._ended: list[ManagedTask] = []  # whose threads may not be gone yet
         self._reason = ""
         self._process = ProcessFigures()
         self._process_figures: Json = {}
@@ -263,7 +267,7 @@ class TaskManager:
         memory = self._memories.get(descriptor.slot_index)
         if memory is None:
             memory = self._memories[descriptor.slot_index] = MemoryManager(self._bundle.managed_memory_bytes)
-        self._tasks[descriptor.attempt] = task = RunningTask(descriptor, self._surroundings, memory)
+        self._tasks[descriptor.attempt] = task = self._make_task(descriptor, self._surroundings, memory)
         task.start()
 
     def _stop_task(self, action: StopTask) -> None:

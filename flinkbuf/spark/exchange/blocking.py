@@ -109,6 +109,11 @@ class WriteTask:
             )
         return ""
 
+    @property
+    def name(self) -> str:
+        """What messages call the exchange: its number."""
+        return f"{self.exchange_id:016x}"
+
     def seed_of(self, producer: int) -> int:
         """Return a seed that is the same when Spark runs this task again, so that random choices are too."""
         return (self.exchange_id + producer) % 2**32

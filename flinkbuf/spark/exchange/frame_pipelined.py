@@ -122,11 +122,8 @@ def meeting_of(rows: DataFrame, write: WriteTask, is_client: bool) -> tuple[Driv
 
     OSError if this process cannot listen for them.
     """
-    from flinkbuf.spark.exchange.pipelined import name_of
-    from flinkbuf.spark.exchange.rendezvous import rendezvous_of, rendezvous_of_client  # bring what no task needs
+    from flinkbuf.spark.exchange.exchange_job import exchanges_of, exchanges_of_client  # bring what no task needs
 
     session = rows.sparkSession
-    tls = None if write.config is None else write.config.tls
-    meeting = rendezvous_of_client(session) if is_client else rendezvous_of(session.sparkContext)
-    address = meeting.address_of(name_of(write), write.channel_count, tls)
-    return address, session.conf.get("spark.flinkbuf.task.bindAddress", None)
+    exchanges = exchanges_of_client(session) if is_client else exchanges_of(session.sparkContext)
+    return exchanges.address_of(write), session.conf.get("spark.flinkbuf.task.bindAddress", None)

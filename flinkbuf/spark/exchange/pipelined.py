@@ -1,8 +1,10 @@
 """The pipelined exchange: the tasks of one barrier stage send records to each other while they run.
 
-Every task is a producer and a consumer: it opens the network of its process, meets the others at the driver
-(rendezvous), and then writes and reads in one loop (record_exchange). What it reads goes to whoever asks for it, as it
-arrives; no record waits for the last one, and none goes through a file.
+An exchange is a job of one vertex, all of whose tasks read what all of them write: its task managers come to the
+driver, are told where the others are when the task is deployed, and report how it ends, as those of every job do
+(exchange_job, exchange_task). What is its own is here: the loop over the records (record_exchange), which Spark's own
+thread runs, and the door. What a task reads goes to whoever asks for it, as it arrives; no record waits for the last
+one, and none goes through a file.
 """
 
 from __future__ import annotations
@@ -10,8 +12,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-import time
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -25,15 +26,14 @@ from flinkbuf.errors import (
     PeerFailedError,
     RemoteTransportError,
 )
-from flinkbuf.network.environment import LocalChannel, NetworkEnvironment, RemoteChannel, gate_buffers
-from flinkbuf.network.partition import ResultPartition, ResultPartitionID, buffer_limits
+from flinkbuf.network.environment import NetworkEnvironment, gate_buffers
+from flinkbuf.network.partition import ResultPartition, buffer_limits
 from flinkbuf.records.partitioner import NamedPartitioner
 from flinkbuf.records.record_reader import RecordReader
 from flinkbuf.records.record_writer import RecordWriter
 from flinkbuf.spark.exchange.blocking import WriteTask, through_shuffle
-from flinkbuf.spark.exchange.membership import Membership
-from flinkbuf.spark.exchange.messages import Peer
-from flinkbuf.spark.exchange.summary import ExchangeSummary, TaskFigures
+from flinkbuf.spark.exchange.exchange_task import ExchangeManager, ExchangeTask
+from flinkbuf.spark.exchange.summary import ExchangeSummary
 from flinkbuf.spark.frames.rdd_order import declare_order
 from flinkbuf.spark.stage.barrier_task import check_all_run, data_plane
 from flinkbuf.spark.stage.driver_address import DriverAddress
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 # How long a task whose connection broke waits for the driver to say which task is gone. The driver says it when Spark
-# has heard of the cause, or after exchange_runs.FAILURE_WAIT_MS, so this has to be longer.
+# has heard of the cause, or after stage_runs.FAILURE_WAIT_MS, so this has to be longer.
 NOTICE_PATIENCE_S = 3.0
 # What runs in this process, by the iterator that was given out. Whoever drops that has had enough, or failed: which of
 # the two shows at the end of the task only, and until then nothing may end.
@@ -62,21 +62,15 @@ def exchange_pipelined(data: RDD[Any], write: WriteTask) -> RDD[Any]:
     return declare_order(made, **write.order, is_unordered=True)
 
 
-def meeting_place_of(context: SparkContext, write: WriteTask) -> tuple[DriverAddress, Accumulator[Any]]:
+def meeting_place_of(context: SparkContext, write: WriteTask) -> tuple[DriverAddress, Accumulator[Any] | None]:
     """Return where the tasks of an exchange meet, and what they are called by at their end.
 
     OSError if the driver cannot listen for them.
     """
-    from flinkbuf.spark.exchange.rendezvous import rendezvous_of  # brings what no task needs
+    from flinkbuf.spark.exchange.exchange_job import exchanges_of  # brings what no task needs
 
-    tls = None if write.config is None else write.config.tls
-    meeting = rendezvous_of(context)
-    return meeting.address_of(name_of(write), write.channel_count, tls), meeting.last_calls
-
-
-def name_of(write: WriteTask) -> str:
-    """Return what messages call an exchange."""
-    return f"{write.exchange_id:016x}"
+    exchanges = exchanges_of(context)
+    return exchanges.address_of(write), exchanges.last_calls
 
 
 def _with_as_many_tasks(data: RDD[Any], write: WriteTask) -> tuple[RDD[Any], WriteTask]:
@@ -139,37 +133,36 @@ class PipelinedTask:
         return results
 
     def _run(self, index: int, records: Iterable[Any]) -> Generator[Any, None, None]:
-        started, handled = time.monotonic(), sys.exc_info()[1]
-        tasks, where = f"its {self.write.channel_count} tasks", f"exchange {name_of(self.write)}: "
+        handled = sys.exc_info()[1]
+        tasks, where = f"its {self.write.channel_count} tasks", f"exchange {self.write.name}: "
         check_all_run(self.write.channel_count, tasks, "a pipelined exchange", where)
-        membership = self._join(index)
-        peers: list[Peer] = []
+        manager = self._join(index)
+        task: ExchangeTask | None = None
         exchange: Any = None
         try:
-            with self._open_network(index, membership.local_host) as env:
-                partition_id = ResultPartitionID.random()
-                partition = env.create_partition(partition_id, len(self.write.channels_of(index)))
-                try:
-                    peers += self._meet(membership, Peer(index, *env.address, partition_id.hex(), os.getpid()))
-                    exchange = self._connect(env, index, peers, partition, records, membership)
-                    try:
-                        yield env  # __call__ takes it
-                        yield from exchange
-                    except GeneratorExit as stop:
-                        _check_consumer(stop, handled)
-                        exchange.write_rest()
-                except BaseException as error:
-                    self._give_up(partition, exchange, error)
-                    raise
-                figures = TaskFigures(index, **exchange.figures())
-            membership.finish(replace(figures, total_ms=int(1000 * (time.monotonic() - started))))
+            task = manager.take()
+            exchange = self._connect(task, index, records)
+            task.run_by(exchange.figures)
+            try:
+                yield manager.environment  # __call__ takes it
+                yield from exchange
+            except GeneratorExit as stop:
+                _check_consumer(stop, handled)
+                exchange.write_rest()
+            task.finish()
         except BaseException as error:
             is_over_own_record = exchange is not None and exchange.has_record_in_hand
-            explained = self._explain(index, error, peers, membership, is_over_own_record)
-            membership.fail(reason_of(explained))
+            explained = self._explain(index, error, task, manager, is_over_own_record)
+            if task is None:
+                manager.abandon(error)
+            else:
+                self._give_up(task.partition, exchange, error)
+                task.give_up(explained)
+                manager.give_up()
             if isinstance(error, _ConsumerFailedError):
                 return  # Spark gets the error of that code; another one from here would only be printed beside it
             raise explained from None if explained is not error else error.__cause__
+        manager.leave()
 
     # ---- the way in
 
@@ -177,9 +170,9 @@ class PipelinedTask:
     def _config(self) -> NetworkConfig:
         return data_plane(self.write.config, self.driver.secret)
 
-    def _join(self, index: int) -> Membership:
+    def _join(self, index: int) -> ExchangeManager:
         try:
-            return Membership.join(self.driver)
+            return ExchangeManager(self.driver, index, self.write.name, partial(self._open_network, index))
         except RemoteTransportError as error:
             raise RemoteTransportError(f"{self._where(index)}: {error}") from None
 
@@ -199,38 +192,17 @@ class PipelinedTask:
             config, host=self.bind_host or local_host, advertised_host=local_host, num_segments=wanted
         )
 
-    def _meet(self, membership: Membership, me: Peer) -> Sequence[Peer]:
-        from pyspark import BarrierTaskContext
-
-        context = BarrierTaskContext.get()
-        return membership.register(me, context.stageId(), context.taskAttemptId())
-
-    def _connect(
-        self,
-        env: NetworkEnvironment,
-        index: int,
-        peers: list[Peer],
-        partition: ResultPartition,
-        records: Iterable[Any],
-        membership: Membership,
-    ) -> Any:
+    def _connect(self, task: ExchangeTask, index: int, records: Iterable[Any]) -> Any:
         write = self.write
-        channels: list[RemoteChannel | LocalChannel] = []
-        for peer in self._producers_of(index, peers):
-            subpartition = index - write.channels_of(peer.index).start
-            if peer.index == index:
-                channels.append(LocalChannel(peer.partition_id, subpartition))
-            else:
-                channels.append(RemoteChannel(peer.host, peer.port, peer.partition_id, subpartition))
         writer = RecordWriter(
-            partition,
+            task.partition,
             write.type,
             write.partitioner,
             self._config.flush_timeout_ms,
             subtask_index=index,
             seed=write.seed_of(index),
         )
-        return self._exchange(writer, partition, env.create_gate(channels), records, membership.check)
+        return self._exchange(writer, task.partition, task.open_gate(), records, task.check)
 
     def _exchange(self, writer: RecordWriter, partition: ResultPartition, gate: Any, records: Any, check: Any) -> Any:
         """Return what writes and reads: an iterator of what has come, with `write_rest` and `figures`."""
@@ -240,33 +212,37 @@ class PipelinedTask:
         """Tell whoever reads from here why nothing more comes: he need not wait for the connection to break."""
         partition.fail(reason_of(error))
 
-    def _producers_of(self, index: int, peers: list[Peer]) -> list[Peer]:
-        """Return the tasks that may send to this one."""
-        return [peer for peer in peers if index in self.write.channels_of(peer.index)]
-
     # ---- the way out
 
     def _where(self, index: int) -> str:
-        return f"exchange {name_of(self.write)}, task {index}"
+        return f"exchange {self.write.name}, task {index}"
 
     def _explain(
-        self, index: int, error: BaseException, peers: list[Peer], membership: Membership, is_over_own_record: bool
+        self,
+        index: int,
+        error: BaseException,
+        task: ExchangeTask | None,
+        manager: ExchangeManager,
+        is_over_own_record: bool,
     ) -> BaseException:
         """Return the error that says most: which of the task's own records was refused, or which other task is gone."""
         if isinstance(error, PeerFailedError):
             return error.__class__(f"{self._where(index)}: {error}")
         if isinstance(error, (RemoteTransportError, PartitionNotFoundError, CancelTaskError, CorruptDataError)):
-            try:
-                if not isinstance(error, CorruptDataError):
-                    membership.wait_for_notice(NOTICE_PATIENCE_S)
-            except PeerFailedError as known:
+            known = None if isinstance(error, CorruptDataError) else manager.reason(NOTICE_PATIENCE_S)
+            if known is not None:
                 return PeerFailedError(f"{self._where(index)}: {known}")
-            channel, producers = getattr(error, "channel_index", None), self._producers_of(index, peers)
-            who = "" if channel is None or channel >= len(producers) else f"{producers[channel]}: "
+            channel = getattr(error, "channel_index", None)
+            who = "" if task is None or channel is None else f"{self._producer(index, task, channel)}: "
             return error.__class__(f"{self._where(index)}: {who}{error}")
         if isinstance(error, Exception) and is_over_own_record:
             return self.write.explain(index, error) or error
         return error
+
+    def _producer(self, index: int, task: ExchangeTask, channel: int) -> str:
+        """Return which task writes what comes through a channel."""
+        producers = [each for each in range(self.write.producer_count) if index in self.write.channels_of(each)]
+        return f"task {producers[channel]} (at {task.producers[channel]})"
 
 
 class _ConsumerFailedError(PeerFailedError):
@@ -312,7 +288,7 @@ def exchange_summaries(context: SparkContext | SparkSession | None = None) -> li
     >>> counts = fb.exchange(trips, "origin", mode="pipelined").mapPartitions(count).collect()  # doctest: +SKIP
     >>> print(fb.spark.exchange_summaries()[-1].table())  # doctest: +SKIP
     """
-    from flinkbuf.spark.exchange.rendezvous import summaries_of
+    from flinkbuf.spark.exchange.exchange_job import summaries_of
 
     return [] if (owner := _owner_of(context)) is None else summaries_of(owner)
 

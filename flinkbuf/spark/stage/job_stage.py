@@ -14,18 +14,16 @@ from typing import TYPE_CHECKING, Any
 
 from flinkbuf.control.connection import Connection
 from flinkbuf.control.control_server import ControlServer
-from flinkbuf.control.message_codec import MessageCodec
 from flinkbuf.errors import CorruptDataError, FlinkbufError
 from flinkbuf.log import logger
 from flinkbuf.runtime.driver.target import ManagerListener
 from flinkbuf.runtime.protocol.failure import Failure
 from flinkbuf.runtime.protocol.messages import ManagerLeaving, RegisterManager, RegistrationRefused
-from flinkbuf.spark.stage.job_task import TASK_KINDS
+from flinkbuf.spark.stage.barrier_task import CODEC
 
 if TYPE_CHECKING:
     from pyspark import RDD, SparkContext
 
-CODEC = MessageCodec(TASK_KINDS)
 GRACE_S = 5.0  # so long managers that were told to end have, before Spark ends their stage
 START_PATIENCE_S = 1.0  # so long a stage whose tasks have not all come yet, and find that they are not wanted
 VERDICT_S = 2.0  # so long a lost manager waits for what Spark says of it: Spark looks once a second
@@ -85,7 +83,14 @@ class StageManagers:
         CorruptDataError
             It is no message, or comes before its registration.
         """
-        message = CODEC.decode(payload)
+        self.said(connection, CODEC.decode(payload))
+
+    def id_of(self, connection: Connection) -> str | None:
+        """Return the id of the manager at the other end."""
+        return self._ids.get(connection.number)
+
+    def said(self, connection: Connection, message: object) -> None:
+        """Pass on what a manager says; CorruptDataError if it comes before its registration."""
         if isinstance(message, RegisterManager):
             self.register(connection, message)
             return

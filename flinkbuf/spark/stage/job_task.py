@@ -8,47 +8,25 @@ from __future__ import annotations
 
 import contextlib
 import threading
-import time
 import uuid
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from flinkbuf.control.message_codec import MessageCodec
-from flinkbuf.errors import PeerFailedError
 from flinkbuf.log import logger
 from flinkbuf.runtime.driver.job_files import ShippedFiles
 from flinkbuf.runtime.manager.garbage_collector import rare_collections
 from flinkbuf.runtime.manager.job_bundle import JobBundle
-from flinkbuf.runtime.manager.manager_link import ManagerLink
+from flinkbuf.runtime.manager.running_task import RunningTask
 from flinkbuf.runtime.manager.shuffle import network_shuffle
 from flinkbuf.runtime.manager.task_manager import TaskManager
-from flinkbuf.runtime.protocol.control_link import ControlLink
-from flinkbuf.runtime.protocol.failure import Failure
-from flinkbuf.runtime.protocol.messages import KINDS, RegistrationRefused, ReleaseManager, TaskStateReport
 from flinkbuf.spark.frames.spark_task_io import OutputQueue, SparkTaskIo
-from flinkbuf.spark.stage.barrier_task import check_all_run, data_plane
+from flinkbuf.spark.stage.barrier_task import WatchedLink, check_all_run, data_plane, this_task
 from flinkbuf.spark.stage.driver_address import DriverAddress
 from flinkbuf.spark.stage.slot_input import SlotInput
 
 if TYPE_CHECKING:
     from pyspark import Broadcast
-
-# A task that did not fail itself waits so long before it does for the others' sake: Spark shows its user the failure
-# that it hears of first, and ends the other tasks of the stage then.
-CAUSE_FIRST_S = 2.0
-END_PATIENCE_S = 5.0  # so long a task that has failed waits for the others of its process
-
-
-@dataclass(frozen=True)
-class StageTask:
-    """A task of a stage that Spark started on its own says which one it is; before its manager registers."""
-
-    stage: int
-    task: int  # Spark's number of it
-
-
-TASK_KINDS = {**KINDS, 64: StageTask}
 
 
 @dataclass(frozen=True)
@@ -109,10 +87,10 @@ class JobTask:
             yield from output
         except GeneratorExit:
             output.discard()  # the others may need what this task still makes for them
-            manager.join()
-        finally:
+        except BaseException:
             output.discard()
-            manager.join(END_PATIENCE_S)
+            raise  # at once: the driver ends the task manager when Spark knows of the failure
+        manager.join()
 
     def _run(self, index: int, records: Iterable[Any], output: OutputQueue | None) -> None:
         """Be a task manager until the driver says that it is over; where Spark takes records, raise what failed."""
@@ -123,10 +101,11 @@ class JobTask:
             stack.callback(client.close)
             slot_input = SlotInput(records, self.is_direct)
             stack.callback(slot_input.close)
-            link = WatchedLink(ControlLink(client, MessageCodec(TASK_KINDS)), output)
+            link = WatchedLink(client)
             if output is not None:
-                link.send(_this_task())
-            manager_id = f"{self.driver.group_id}-{index}-{uuid.uuid4().hex[:8]}"
+                link.on_failed = lambda failure: output.finish(failure.to_exception())
+                link.send(this_task())
+            manager_id = f"{bundle.job_id}-{index}-{uuid.uuid4().hex[:8]}"
             if self.files is not None:
                 from pyspark import SparkFiles
 
@@ -148,6 +127,7 @@ class JobTask:
                 index=index,
                 slot_count=1,
                 shuffle=shuffle,
+                make_task=RunningTask,
                 target_io=SparkTaskIo(slot_input, output),
             )
             with rare_collections():
@@ -160,14 +140,6 @@ class JobTask:
         if isinstance(self.bundle, JobBundle):
             return self.bundle
         return JobBundle.from_bytes(self.bundle.value)
-
-
-def _this_task() -> StageTask:
-    from pyspark import TaskContext
-
-    context = TaskContext.get()
-    assert context is not None
-    return StageTask(context.stageId(), context.taskAttemptId())
 
 
 class ManagerThread(threading.Thread):
@@ -186,63 +158,3 @@ class ManagerThread(threading.Thread):
         except BaseException as raised:
             error = raised
         self._output.finish(error)
-
-
-class WatchedLink:
-    """A task manager's link to the driver that notes how the job ends, and the tasks of this process.
-
-    Where Spark takes records, Spark's task may end well only where the whole job does: Spark keeps what such a task
-    gave, and runs nothing again if the others seem to have ended well, too. The first failure that is the process' own
-    is told to Spark at once.
-
-    Attributes
-    ----------
-    failure : Failure or None
-        Of a task here that failed by itself.
-    """
-
-    def __init__(self, link: ManagerLink, output: OutputQueue | None) -> None:
-        self._link = link
-        self._output = output
-        self._is_finished = self._is_refused = False
-        self.failure: Failure | None = None
-
-    def send(self, message: object) -> None:
-        """Note what a task says of its failure, and pass it on."""
-        failure = message.failure if isinstance(message, TaskStateReport) else None
-        if failure is not None and not failure.is_echo and self.failure is None:
-            self.failure = failure
-            if self._output is not None:
-                self._output.finish(failure.to_exception())
-        self._link.send(message)
-
-    def receive(self, timeout_s: float | None) -> object | None:
-        """Note what the driver says of the job's end, and pass it on."""
-        message = self._link.receive(timeout_s)
-        self._is_refused |= isinstance(message, RegistrationRefused)
-        self._is_finished |= isinstance(message, ReleaseManager) and message.is_finished
-        return message
-
-    def wake(self) -> None:
-        """Have `receive` return."""
-        self._link.wake()
-
-    def close(self) -> None:
-        """End it."""
-        self._link.close()
-
-    def check_finished(self, job_name: str, reason: str) -> None:
-        """Raise why Spark's task fails, unless the driver has said that the job has finished.
-
-        That all tasks of this process have is not enough: others may have failed, or were never deployed.
-
-        Raises
-        ------
-        PeerFailedError
-            It has not; where a task here failed by itself, Spark's thread has that failure already.
-        """
-        if self._is_finished:
-            return
-        if not self._is_refused and self.failure is None:
-            time.sleep(CAUSE_FIRST_S)
-        raise PeerFailedError(f"job {job_name!r}: {reason}")

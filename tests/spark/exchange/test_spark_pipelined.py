@@ -28,14 +28,14 @@ from pyspark import BarrierTaskContext, SparkContext, TaskContext
 import flinkbuf as fb
 from flinkbuf.network.ports import listen
 from flinkbuf.records.partitioner import as_partitioner
-from flinkbuf.spark.exchange import exchange_runs, pipelined, rendezvous
+from flinkbuf.spark.exchange import pipelined
 from flinkbuf.spark.exchange.arguments import STAGE_USER
 from flinkbuf.spark.exchange.blocking import WriteTask
 from flinkbuf.spark.exchange.pipelined import PipelinedTask, _check_consumer, meeting_place_of
-from flinkbuf.spark.exchange.rendezvous import Rendezvous
 from flinkbuf.spark.java import find_java
-from flinkbuf.spark.stage import barrier_stage
+from flinkbuf.spark.stage import barrier_stage, meeting, stage_runs
 from flinkbuf.spark.stage.driver_address import DriverAddress, listen_for_tasks
+from flinkbuf.spark.stage.meeting import Meeting, meeting_of
 from flinkbuf.spark.stage.stage_progress import SparkStages
 
 pytestmark = pytest.mark.spark
@@ -213,7 +213,7 @@ def test_the_tasks_may_talk_over_tls(data, tmp_path):
     for without, with_certificate in answers:
         assert "CERTIFICATE_REQUIRED" in without.upper().replace(" ", "_")
         assert with_certificate == "TLSv1.3"
-    of_driver = rendezvous.rendezvous_of(data.context)._leases[config.tls].server.address
+    of_driver = meeting_of(data.context).server_of(config.tls).address
     assert "CERTIFICATE_REQUIRED" in tls_answer(of_driver, None).upper().replace(" ", "_")
     assert tls_answer(of_driver, (certificate, key)) == "TLSv1.3", "what tasks and driver say is encrypted, too"
 
@@ -489,18 +489,15 @@ def test_whoever_lets_go_of_the_records_the_others_get_theirs(sc, let_go):
 
 
 @pytest.fixture
-def keen_rendezvous(sc, monkeypatch):
-    """One of the test's own, which looks after its runs five times a second."""
-    monkeypatch.setattr(exchange_runs, "LOOK_MS", 200)
-    monkeypatch.setattr(rendezvous, "_by_context", {})
-    yield
-    rendezvous.rendezvous_of(sc).close()
+def keen_looks(monkeypatch):
+    """The driver looks after its runs five times a second."""
+    monkeypatch.setattr(stage_runs, "LOOK_MS", 200)
 
 
-@pytest.mark.usefixtures("keen_rendezvous")
+@pytest.mark.usefixtures("keen_looks")
 @pytest.mark.parametrize("let_go", [let_go_at_the_end, let_go_in_a_thread_that_goes_on])
 def test_the_rest_may_take_its_time_after_the_end_of_its_task(sc, monkeypatch, let_go):
-    monkeypatch.setattr(exchange_runs, "LOOK_MS", 50)
+    monkeypatch.setattr(stage_runs, "LOOK_MS", 50)
 
     def source(index, _):
         for number in range(1500):
@@ -679,7 +676,7 @@ def test_where_spark_itself_takes_no_more_the_others_are_told_what_may_have_happ
     assert len(within(90, between.limit(5).repartition(2).collect)) == 5
 
 
-@pytest.mark.usefixtures("keen_rendezvous")
+@pytest.mark.usefixtures("keen_looks")
 def test_where_spark_takes_no_more_while_the_task_waits_for_others_these_are_told_what_may_have_happened(spark, sc):
     """Task 0 had the five that are enough and waits for task 1, which has none: it never learns of its own end."""
 
@@ -808,7 +805,7 @@ def test_a_stage_that_spark_starts_again_in_part_is_started_whole(sc, tmp_path):
     assert len(list(tmp_path.iterdir())) == 4, "both tasks, twice: the attempt with one of them did not get that far"
 
 
-@pytest.mark.usefixtures("keen_rendezvous")
+@pytest.mark.usefixtures("keen_looks")
 def test_a_cache_that_has_lost_a_partition_is_an_error_that_says_so(sc, data):
     result = exchange(data).persist()
     try:
@@ -899,13 +896,17 @@ def test_workers_that_are_used_again_keep_nothing_of_an_exchange(sc, data):
 
 
 def test_the_driver_has_one_server_and_one_thread_that_asks_spark_for_all_exchanges(sc, data):
+    def threads():
+        return {thread for thread in threading.enumerate() if thread.name.startswith(("flinkbuf", "job exchange"))}
+
     within(60, exchange(data).count)
-    threads = set(threading.enumerate())
+    wait_until(lambda: {thread.name for thread in threads()} == {"flinkbuf-control", "flinkbuf-stages"})
+    before = threads()
     for _ in range(3):
         within(60, exchange(data).count)
-    assert {thread for thread in threading.enumerate() if thread.name.startswith("flinkbuf")} <= threads
-    assert [thread.name for thread in threads].count("flinkbuf-exchanges") == 1
-    assert rendezvous.rendezvous_of(sc) is rendezvous.rendezvous_of(sc)
+    wait_until(lambda: threads() == before)
+    assert [thread.name for thread in before].count("flinkbuf-stages") == 1
+    assert meeting_of(sc) is meeting_of(sc)
 
 
 # ---------------------------------------------------------------- the way to the driver
@@ -930,7 +931,7 @@ def test_a_task_that_cannot_reach_the_driver_says_what_to_open_and_what_to_set(s
 
 
 def test_if_one_task_cannot_reach_the_driver_all_end_and_say_which_and_why(sc, data, tmp_path, monkeypatch):
-    monkeypatch.setattr(exchange_runs, "LOOK_MS", 20)  # Spark kills the other one's process after two seconds
+    monkeypatch.setattr(stage_runs, "LOOK_MS", 20)  # Spark kills the other one's process after two seconds
     with listen("127.0.0.1", 0) as probe:
         nobody = probe.getsockname()
     write = WriteTask(77, TYPE, as_partitioner("rebalance"), 2, 2)
@@ -947,8 +948,8 @@ def test_if_one_task_cannot_reach_the_driver_all_end_and_say_which_and_why(sc, d
             raise
 
     def tell_of_the_other():
-        known = rendezvous.rendezvous_of(sc).runs._runs
-        wait_until(lambda: any(exchange_id == pipelined.name_of(write) for exchange_id, _ in list(known)), 60)
+        known = meeting_of(sc).runs._runs
+        wait_until(lambda: any(write.name in group_id for group_id, _ in list(known)), 60)
         leave(tmp_path / "the other has come", "")
 
     teller = threading.Thread(target=tell_of_the_other)
@@ -965,11 +966,11 @@ def test_a_driver_that_cannot_listen_says_so_before_anything_starts(data, monkey
     with listen("127.0.0.1", 0) as taken:
         port = taken.getsockname()[1]
         conf = {"spark.driver.host": "127.0.0.1", "spark.flinkbuf.driver.port": f"{port},{port}"}
-        meeting = Rendezvous(lambda tls: listen_for_tasks(conf, tls), SparkStages(data.context))
-        monkeypatch.setattr(rendezvous, "_by_context", {data.context: meeting})
+        deaf = Meeting(lambda tls: listen_for_tasks(conf, tls), SparkStages(data.context))
+        monkeypatch.setattr(meeting, "_by_owner", {data.context: deaf})
         with pytest.raises(OSError, match=r"none of the 2 ports of spark\.flinkbuf\.driver\.port can be listened at"):
             exchange(data)
-    meeting.close()
+    deaf.close()
 
 
 def test_a_task_may_listen_at_another_address_than_it_is_known_by(sc, data):

@@ -1,7 +1,5 @@
 """A Spark task that gives out what a job makes: it ends well only where the whole job does."""
 
-from types import SimpleNamespace
-
 import pytest
 
 from flinkbuf.errors import PeerFailedError
@@ -9,8 +7,8 @@ from flinkbuf.runtime.protocol.deployment import AttemptId
 from flinkbuf.runtime.protocol.failure import Failure
 from flinkbuf.runtime.protocol.messages import RegistrationRefused, ReleaseManager, TaskStateReport
 from flinkbuf.spark.frames.spark_task_io import OutputQueue
-from flinkbuf.spark.stage import job_task
-from flinkbuf.spark.stage.job_task import ManagerThread, WatchedLink
+from flinkbuf.spark.stage.barrier_task import CODEC, WatchedLink
+from flinkbuf.spark.stage.job_task import ManagerThread
 
 SESSION = "5e" * 16
 A = AttemptId("a" * 32, 0, 0)
@@ -27,19 +25,11 @@ class Driver:
     def __init__(self, messages):
         self.messages = list(messages)
 
-    def send(self, message):
+    def send(self, payload):
         pass
 
     def receive(self, timeout_s):
-        return self.messages.pop(0)
-
-
-@pytest.fixture(autouse=True)
-def waits(monkeypatch):
-    """How long tasks would have waited for others to fail first."""
-    found = []
-    monkeypatch.setattr(job_task, "time", SimpleNamespace(sleep=found.append))  # other threads may sleep meanwhile
-    return found
+        return CODEC.encode(self.messages.pop(0))
 
 
 def output_of(*messages):
@@ -47,14 +37,16 @@ def output_of(*messages):
     output = OutputQueue()
 
     def run():
-        link = WatchedLink(Driver(each for each in messages if not isinstance(each, TaskStateReport)), output)
+        driver = Driver(each for each in messages if not isinstance(each, TaskStateReport))
+        link = WatchedLink(driver)
+        link.on_failed = lambda failure: output.finish(failure.to_exception())
         output.put(1)
         output.put(2)
         for message in messages:
             if isinstance(message, TaskStateReport):
                 link.send(message)
             else:
-                assert link.receive(None) is message
+                assert link.receive(None) == message
         link.check_finished("squares", "that was all")
 
     thread = ManagerThread(run, output)
@@ -63,18 +55,16 @@ def output_of(*messages):
     return output
 
 
-def test_the_records_of_a_job_that_has_finished_come_to_their_end(waits):
+def test_the_records_of_a_job_that_has_finished_come_to_their_end():
     assert list(output_of(FINISHED, ALL_IS_WELL)) == [1, 2]
-    assert not waits
 
 
-def test_a_failure_is_told_however_late_it_is_asked_for(waits):
+def test_a_failure_is_told_however_late_it_is_asked_for():
     """Spark's thread comes to it only when the manager has gone, too."""
     output = output_of(FAILED, OTHERS_FAILED)
     assert [next(output), next(output)] == [1, 2]
     with pytest.raises(ValueError, match="once"):
         next(output)
-    assert not waits  # nobody else knows it
 
 
 @pytest.mark.parametrize(
@@ -82,15 +72,13 @@ def test_a_failure_is_told_however_late_it_is_asked_for(waits):
     [(FINISHED, OTHERS_FAILED), (FINISHED,), (ECHO, OTHERS_FAILED), (OTHERS_FAILED,)],
     ids=["others failed", "the driver is gone", "others took it along", "nothing was deployed"],
 )
-def test_a_task_of_a_job_that_has_not_finished_fails_after_the_others(waits, messages):
+def test_a_task_of_a_job_that_has_not_finished_fails(messages):
     output = output_of(*messages)
     assert [next(output), next(output)] == [1, 2]
     with pytest.raises(PeerFailedError, match="job 'squares': that was all"):
         next(output)
-    assert waits == [job_task.CAUSE_FIRST_S]
 
 
-def test_a_task_that_comes_too_late_fails_at_once(waits):
+def test_a_task_that_comes_too_late_fails_at_once():
     with pytest.raises(PeerFailedError):
         list(output_of(RegistrationRefused("the job is over")))
-    assert not waits
