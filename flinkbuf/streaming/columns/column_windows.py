@@ -12,8 +12,10 @@ WindowAggOperator, SliceSharedWindowAggProcessor; lateness as WindowOperator has
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
 
 from flinkbuf._core.operators.stream_operator import MAX_WATERMARK, NO_TIMESTAMP
@@ -56,14 +58,19 @@ class Cohort:
             self._forget_tiers(start)
         return found
 
-    def next_end(self) -> int | None:
-        """Return the end of the next window that has rows here and was not given."""
+    def ends_to(self, watermark: int) -> Iterator[int]:
+        """Yield, in order, the ends of the windows that have rows here, were not given, and have ended."""
+        given_to = self.given_to
         for start in sorted(self.slices):
             ends = self._windows.ends_with(start)
-            if ends and ends[-1] > self.given_to:
-                missed = 0 if ends[0] > self.given_to else (self.given_to - ends[0]) // ends.step + 1
-                return ends[missed]
-        return None
+            if not ends or ends[-1] <= given_to:
+                continue
+            missed = 0 if ends[0] > given_to else (given_to - ends[0]) // ends.step + 1
+            for end in ends[missed:]:
+                if end - 1 > watermark:
+                    return
+                yield end
+                given_to = end
 
     def parts_of(self, end: int) -> Iterator[ColumnGroups]:
         """Yield what the window that ends at `end` holds together."""
@@ -257,10 +264,8 @@ class ColumnWindowOperator(ColumnOperator):
     def process_watermark(self, timestamp: int) -> None:
         """Give the windows that end, in order, then the watermark."""
         self._watermark = timestamp
-        while True:
-            end = min((each for cohort in self._cohorts if (each := cohort.next_end()) is not None), default=None)
-            if end is None or end - 1 > timestamp:
-                break
+        ends = heapq.merge(*(cohort.ends_to(timestamp) for cohort in self._cohorts))
+        for end, _ in groupby(ends):
             self._give(end)
         for cohort in self._cohorts:
             cohort.given_to = max(cohort.given_to, min(timestamp, MAX_WATERMARK - 1) + 1)

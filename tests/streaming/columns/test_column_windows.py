@@ -13,6 +13,7 @@ from flinkbuf.datastream.columns import count, max_, min_, sum_, window_end, win
 from flinkbuf.datastream.window import SlidingEventTimeWindows, TumblingEventTimeWindows
 from flinkbuf.records.column_batch import ColumnBatch, PageReader, PageWriter
 from flinkbuf.records.column_exchange import RowKeys
+from flinkbuf.streaming.columns.sliced_windows import SlicedWindows
 from flinkbuf.testing import OperatorHarness
 from flinkbuf.types.values import Watermark
 
@@ -247,6 +248,20 @@ def test_many_slices_are_merged_by_tiers():
     for key, n, total, _, start, end in found:
         assert n == total == len([at for at in range(max(start, 0), min(end, 1300)) if at % 3 == key])
     assert len({row[-1] for row in found}) == 1300 + 599
+
+
+@pytest.mark.parametrize("windows", [(10, 10, 0), (30, 10, 0)])
+def test_each_window_of_many_is_found_once(windows, monkeypatch):
+    """A history that is read in one go, as in batch execution: the next window is not looked for among all of them."""
+    asked = []
+    found_by = SlicedWindows.ends_with
+    monkeypatch.setattr(SlicedWindows, "ends_with", lambda self, start: asked.append(start) or found_by(self, start))
+    with OperatorHarness.of(by_column(windows, 0)) as harness:
+        harness.process_element(element_of([(1, 1, 10 * number) for number in range(500)]), 0)
+        harness.process_watermark(MAX_WATERMARK)
+        found = [row for row in rows_of(harness.output) if not isinstance(row, Watermark)]
+    assert [row[-1] for row in found] == list(range(10, 5000 + windows[0], 10))
+    assert len(asked) < 5 * 500
 
 
 def test_rows_without_timestamps_are_refused():
