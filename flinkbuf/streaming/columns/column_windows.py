@@ -93,6 +93,10 @@ class Cohort:
                 yield groups
             position += width
 
+    def has_parts_of(self, end: int) -> bool:
+        """Return whether the window that ends at `end` has rows here, and was not forgotten."""
+        return self.cleared_to < end and any(True for _ in self.parts_of(end))
+
     def _tier(self, width: int, start: int) -> ColumnGroups | None:
         """Return so many slices put together, or None if they have no rows."""
         if width == 1:
@@ -196,7 +200,7 @@ class ColumnWindowOperator(ColumnOperator):
         self._late_tag = late_tag
         self._plan: GroupPlan | None = None
         self._now = Cohort(windows)  # what comes; the others were restored
-        self._cohorts: list[Cohort] = [self._now]
+        self._cohorts: list[Cohort] = [self._now]  # of a key, what came first stands first
         self._watermark = NO_TIMESTAMP
         self._late_counter = Counter()
 
@@ -270,7 +274,7 @@ class ColumnWindowOperator(ColumnOperator):
         for cohort in self._cohorts:
             cohort.given_to = max(cohort.given_to, min(timestamp, MAX_WATERMARK - 1) + 1)
             cohort.clear_to(timestamp, self._lateness_ms)
-        self._cohorts = [self._now, *(each for each in self._cohorts[1:] if each.slices)]
+        self._cohorts = [*(each for each in self._cohorts[:-1] if each.slices), self._now]
         self.emit_watermark(timestamp)
 
     def _give(self, end: int) -> None:
@@ -280,11 +284,13 @@ class ColumnWindowOperator(ColumnOperator):
         due = [cohort for cohort in self._cohorts if cohort.given_to < end]
         groups = self._groups_of(due, end)
         if groups is not None:
-            slots, kept = None, [each for each in self._cohorts if each not in due and each.cleared_to < end]
-            if parts := [part for cohort in kept for part in cohort.parts_of(end)]:
-                slots, groups = np.arange(len(groups)), merged([groups])
-                for part in parts:
-                    groups.merge_below(part, len(slots))
+            slots, kept = None, [each for each in self._cohorts if each not in due and each.has_parts_of(end)]
+            if kept:
+                keys, groups = groups.keys(), groups.empty()
+                slots = np.sort(groups.slots_of(keys)).astype(np.int64)
+                for cohort in self._cohorts:
+                    for part in cohort.parts_of(end) if cohort in due or cohort in kept else ():
+                        groups.merge_below(part, len(slots))
             self._emit(groups, slots, end)
         for cohort in due:
             cohort.given_to = end
@@ -339,9 +345,11 @@ class ColumnWindowOperator(ColumnOperator):
         rows = batch.drop_columns([_SLICE, _GIVEN, _CLEARED])
         if self._plan is None:
             self._plan = GroupPlan.of_state(rows, self._key, self._results.computed)
-        alike = (each for each in self._cohorts[1:] if (each.given_to, each.cleared_to) == (given, cleared))
+        alike = (each for each in self._cohorts[:-1] if (each.given_to, each.cleared_to) == (given, cleared))
         cohort = next(alike, None)
         if cohort is None:
             cohort = Cohort(self._windows, given, cleared)
-            self._cohorts.append(cohort)
+            # The rows of a key in several cohorts came between restores, each of which went back in time.
+            restored = sorted([*self._cohorts[:-1], cohort], key=lambda each: (-each.given_to, -each.cleared_to))
+            self._cohorts = [*restored, self._now]
         cohort.slice_at(start, self._plan).merge_state(rows)

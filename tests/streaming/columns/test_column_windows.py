@@ -9,7 +9,18 @@ from hypothesis import strategies as st
 from flinkbuf._core.operators.stream_operator import MAX_WATERMARK
 from flinkbuf.common import Time
 from flinkbuf.datastream import AggregateFunction, OutputTag, ProcessWindowFunction, StreamExecutionEnvironment
-from flinkbuf.datastream.columns import count, max_, min_, sum_, window_end, window_start
+from flinkbuf.datastream.columns import (
+    collect,
+    count,
+    first,
+    last,
+    max_,
+    min_,
+    min_by,
+    sum_,
+    window_end,
+    window_start,
+)
 from flinkbuf.datastream.window import SlidingEventTimeWindows, TumblingEventTimeWindows
 from flinkbuf.records.column_batch import ColumnBatch, PageReader, PageWriter
 from flinkbuf.records.column_exchange import RowKeys
@@ -234,6 +245,32 @@ def test_what_was_given_before_a_rescale_is_not_given_again(windows, phases, lat
         rows = [row for row in rows if not isinstance(row, Watermark)]
         found.append(sorted(rows) if lateness == 0 else last_of_each(rows))
     assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("windows", [(40, 40, 0), (40, 10, 0)])
+def test_what_came_before_a_restore_came_first(windows):
+    """Also where the window of a key was given before the restore and rows come again behind a lower watermark."""
+    env = StreamExecutionEnvironment.get_execution_environment()
+    stream = env.from_collection([]).as_columns(SCHEMA).key_by("k").window(assigner(windows)).allowed_lateness(100)
+    stream = stream.aggregate(
+        first=first("v"), last=last("v"), all=collect("v"), least=min_by("v", by="k"), end=window_end()
+    )
+    restore, found = None, {}
+    for number, watermark in enumerate([30, None, 20, 45, None, 30, MAX_WATERMARK]):
+        with OperatorHarness.of(stream._stream, restore=restore) as harness:
+            harness.process_element(element_of([(1, 2 * number, 12), (1, 2 * number + 1, 12)]), 0)
+            if watermark is not None:
+                harness.process_watermark(watermark)
+            restore = harness.snapshot()
+            for each in harness.output:
+                if not isinstance(each, Watermark):
+                    found.update({row["end"]: row for row in each.value.batch.to_pylist()})
+    assert len(found) == windows[0] // windows[1]
+    for row in found.values():
+        values = row["all"]
+        assert values[-1] >= 7
+        assert values == list(range(values[-1] + 1))
+        assert (row["first"], row["last"], row["least"]) == (0, values[-1], 0)
 
 
 def test_many_slices_are_merged_by_tiers():
