@@ -76,10 +76,10 @@ class RowKeys:
         import numpy as np
 
         keys = key_columns(batch, self.names)
-        if self._channel_count == 1:
-            return np.zeros(keys.num_rows, np.uint32)
         if self._chunks is None or keys.schema != self._schema:
             self._schema, self._chunks = keys.schema, self._chunks_for(keys.schema)
+        if self._channel_count == 1 and (len(self.names) > 1 or not keys.column(0).null_count):
+            return np.zeros(keys.num_rows, np.uint32)
         (each,) = arrow_batches(keys)
         return channels_of_rows(self._chunks, each)
 

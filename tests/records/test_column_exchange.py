@@ -53,12 +53,16 @@ def test_batches_that_are_not_split_are_one_page():
     assert channel is None and PageReader().read(page).batch == element.batch
 
 
-def test_what_is_no_key_is_said():
-    keys = RowKeys(("a",), 128)
+@pytest.mark.parametrize("channel_count", [None, 1, 3])
+def test_what_is_no_key_is_said(channel_count):
+    """By one subtask as by several: else a job fails at its first checkpoint, or its first rescale."""
+    keys = RowKeys(("a",), 128, channel_count)
     with pytest.raises(KeyError, match="no column 'a', which is of the key; there are b, c"):
         keys.of(pa.record_batch({"b": [1], "c": [2]}))
     with pytest.raises(ValueError, match="column 'a': a key that is null"):
         keys.of(pa.record_batch({"a": pa.array([1, None])}))
+    with pytest.raises(ValueError, match="cannot be a key: .* key by a field"):
+        keys.of(pa.record_batch({"a": [b"x"]}))
 
 
 def test_a_key_of_several_columns_may_have_nulls_and_dictionaries():
