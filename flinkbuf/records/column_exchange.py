@@ -107,6 +107,25 @@ def key_columns(batch: pa.RecordBatch, names: tuple[str, ...]) -> pa.RecordBatch
     return without_dictionaries(batch.select(list(names)))
 
 
+def go_alike(one: pa.DataType, other: pa.DataType) -> bool:
+    """Return whether rows go to the same subtask if their keys are equal but for these types.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> go_alike(pa.string(), pa.large_string()), go_alike(pa.int32(), pa.int64())  # -1 as an int is not -1 as a bigint
+    (True, False)
+    """
+    import pyarrow as pa
+
+    if one.equals(other):
+        return True
+    if pa.types.is_duration(one) or pa.types.is_duration(other):
+        return False
+    kinds = [record_type(pa.schema([("key", each)])) for each in (one, other)]
+    return kinds[0] == kinds[1] and getattr(one, "scale", 0) == getattr(other, "scale", 0)
+
+
 def pages_for(partitioner: Any, channel_count: int) -> Callable[[ColumnBatch], Iterator[tuple[int | None, bytes]]]:
     """Return what makes pages of elements, each with the channel that it goes to; None: the partitioner chooses."""
     writer = PageWriter()

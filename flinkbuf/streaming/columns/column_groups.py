@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from flinkbuf._core.columns.key_slots import KeySlots
 from flinkbuf._core.columns.slot_aggregates import make_aggregate
+from flinkbuf.records.column_exchange import go_alike
 from flinkbuf.streaming.columns.aggregates import Aggregate
 from flinkbuf.streaming.columns.column_functions import columns_of
 
@@ -100,11 +101,24 @@ class GroupPlan:
         ]
 
     def keys_as(self, keys: pa.RecordBatch) -> pa.RecordBatch:
-        """Return keys with the types that the first batch had."""
+        """Return keys with the types that the first batch had.
+
+        Raises
+        ------
+        TypeError
+            If rows of an equal key with the type before may be in another subtask.
+        """
         import pyarrow as pa
 
         if keys.schema.equals(self.key_schema):
             return keys
+        for column, field in zip(keys.columns, self.key_schema, strict=True):
+            if not go_alike(column.type, field.type):
+                raise TypeError(
+                    f"column {field.name!r} was {field.type} before and is {column.type} now, and it is of the key: "
+                    "rows with equal values of the two types go to different subtasks; cast the column to one type "
+                    "before key_by(), with with_columns()"
+                )
         columns = [
             _as(column, field.type, field.name) for column, field in zip(keys.columns, self.key_schema, strict=True)
         ]

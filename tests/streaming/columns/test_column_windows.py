@@ -1,5 +1,7 @@
 """Windows over columns give what the same windows give record by record: late rows, lateness, restores, rescales."""
 
+import re
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -310,13 +312,26 @@ def test_rows_without_timestamps_are_refused():
 def test_a_column_of_another_type_becomes_what_the_first_was():
     with OperatorHarness.of(by_column((10, 10, 0), 0)) as harness:
         harness.process_element(element_of([(1, 2, 3)]), 0)
-        narrow = pa.record_batch({"k": pa.array([1], pa.int32()), "v": pa.array([5], pa.int8()), "at": [4]})
+        narrow = pa.record_batch({"k": [1], "v": pa.array([5], pa.int8()), "at": [4]})
         harness.process_element(ColumnBatch(narrow, np.array([4])), 0)
-        text = pa.record_batch({"k": ["x"], "v": [1], "at": [4]})
-        with pytest.raises(TypeError, match="column 'k' was int64 before and is string now"):
+        text = pa.record_batch({"k": [1], "v": ["x"], "at": [4]})
+        with pytest.raises(TypeError, match="column 'total' was int64 before and is string now"):
             harness.process_element(ColumnBatch(text, np.array([4])), 0)
         harness.process_watermark(MAX_WATERMARK)
         assert next(rows_of(harness.output)) == (1, 2, 7, 5, 0, 10)
+
+
+def test_a_key_of_another_type_is_refused():
+    """-1 as an int and as a bigint have different key groups: one subtask would have the one, and another the other."""
+    for narrow in (pa.array([-1], pa.int32()), pa.array(["-1"]), pa.array([-1], pa.duration("ms"))):
+        with OperatorHarness.of(by_column((10, 10, 0), 0)) as harness:
+            harness.process_element(element_of([(-1, 2, 3)]), 0)
+            batch = pa.record_batch({"k": narrow, "v": [5], "at": [4]})
+            text = (
+                f"column 'k' was int64 before and is {re.escape(str(narrow.type))} now, and it is of the key: .* cast"
+            )
+            with pytest.raises(TypeError, match=text):
+                harness.process_element(ColumnBatch(batch, np.array([4])), 0)
 
 
 @pytest.mark.parametrize(
