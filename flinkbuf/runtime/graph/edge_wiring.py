@@ -5,7 +5,12 @@ Flink: DistributionPattern, EdgeManagerBuildUtil, VertexInputInfoComputationUtil
 
 from __future__ import annotations
 
+from typing import Final
+
 from flinkbuf.records.partitioner import pointwise_targets
+
+PIPELINED_BOUNDED: Final = "PIPELINED_BOUNDED"  # read while it is written, and once
+BLOCKING: Final = "BLOCKING"  # read when it is complete
 
 
 def subpartition_count(producer: int, producers: int, consumers: int, is_pointwise: bool) -> int:

@@ -7,11 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from flinkbuf.runtime.graph.edge_wiring import channels_of, subpartition_count
+from flinkbuf.runtime.graph.edge_wiring import BLOCKING, PIPELINED_BOUNDED, channels_of, subpartition_count
 from flinkbuf.runtime.graph.job_graph import JobGraph, JobVertex
-
-PIPELINED_BOUNDED = "PIPELINED_BOUNDED"
-BLOCKING = "BLOCKING"
 
 
 @dataclass(frozen=True)

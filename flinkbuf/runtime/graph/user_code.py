@@ -11,13 +11,15 @@ from collections import ChainMap
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import CodeType
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import cloudpickle
 
-from flinkbuf.runtime.graph.job_graph import JobVertex
 from flinkbuf.runtime.graph.unpicklable import find_unpicklable
 from flinkbuf.streaming.chain.operator_config import ChainConfig
+
+if TYPE_CHECKING:
+    from flinkbuf.runtime.graph.job_graph import JobVertex
 
 DYNAMIC_CODE = "<dynamic-code>"  # what cloudpickle 3.1.2 and later write instead of a function's file
 

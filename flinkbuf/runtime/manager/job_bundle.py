@@ -8,15 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import cloudpickle
 
 from flinkbuf.config import NetworkConfig
-from flinkbuf.runtime.graph.job_graph import JobGraph
 from flinkbuf.runtime.graph.main_module import install_main_classes, main_classes
 from flinkbuf.runtime.graph.user_code import PickledChain
 from flinkbuf.streaming.chain.operator_config import ExecutionSettings
+
+if TYPE_CHECKING:  # a task manager starts faster without the graphs of programs
+    from flinkbuf.runtime.graph.job_graph import JobGraph
 
 DEFAULT_MANAGED_MEMORY = 128 * 1024**2
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from flinkbuf._core.memory.local_buffer_pool import NetworkBufferPool
 from flinkbuf.config import NetworkConfig
@@ -17,9 +17,13 @@ from flinkbuf.network.environment import LocalChannel, NetworkEnvironment, Remot
 from flinkbuf.network.input_gate import InputGate
 from flinkbuf.network.io_manager import IOManager
 from flinkbuf.network.partition import ResultPartition, buffer_limits
-from flinkbuf.runtime.graph.job_plan import BLOCKING, JobPlan
+from flinkbuf.runtime.graph.edge_wiring import BLOCKING
 from flinkbuf.runtime.manager.job_bundle import JobBundle
 from flinkbuf.runtime.protocol.deployment import AttemptId, ChannelDescriptor, GateDescriptor, PartitionDescriptor
+
+if TYPE_CHECKING:  # a task manager starts faster without the graphs of programs
+    from flinkbuf.runtime.graph.job_plan import JobPlan
+
 
 SEGMENT_SIZE = 32 * 1024
 BUFFERS_PER_CHANNEL, FLOATING_BUFFERS = 2, 8
