@@ -250,15 +250,21 @@ cdef class CollectAggregate(SlotAggregate):
         return self.add_values(slots, column)
 
     cdef int add_values(self, object slots, object values) except -1:
-        """Without nulls."""
+        """Without nulls; the values are copied, since whoever gave them may write into their memory again."""
+        import pyarrow
+
+        self.note_slots(slots)
+        self.store.add(pyarrow.concat_arrays([values, values.slice(0, 0)]))
+        return self.count_valid(0, slots, None)
+
+    cdef int note_slots(self, object slots) except -1:
         before, after = self.store.count, self.store.count + len(slots)
         if after > len(self.slots):
             larger = numpy.empty(max(2 * len(self.slots), after, 1024), numpy.uint32)
             larger[:before] = self.slots[:before]
             self.slots = larger
         self.slots[before:after] = slots
-        self.store.add(values)
-        return self.count_valid(0, slots, None)
+        return 0
 
     cdef int add_states(self, object slots, tuple columns) except -1:
         import pyarrow.compute
@@ -312,7 +318,9 @@ cdef class DistinctAggregate(CollectAggregate):
         import pyarrow
 
         _, new_rows = self.pairs.find_or_add(pyarrow.record_batch([pyarrow.array(slots), values], ["slot", "value"]))
-        return CollectAggregate.add_values(self, slots[new_rows], values.take(pyarrow.array(new_rows)))
+        self.note_slots(slots[new_rows])
+        self.store.add(values.take(pyarrow.array(new_rows)))
+        return self.count_valid(0, slots[new_rows], None)
 
     cdef tuple states_of(self, Choice choice):
         return (self.lists_of(choice),)

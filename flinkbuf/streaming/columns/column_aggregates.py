@@ -51,10 +51,11 @@ class ColumnAggregateOperator(ColumnOperator):
         import numpy as np
 
         keys = key_columns(element.batch, self._key)
+        read = columns_read(element.batch, self._aggregates)
         if self._plan is None or self._groups is None:
-            self._begin(GroupPlan.of(keys, self._aggregates, columns_read(element.batch, self._aggregates)))
+            self._begin(GroupPlan.of(keys, self._aggregates, read))
         assert self._plan is not None and self._groups is not None
-        slots = self._groups.add(self._plan.keys_as(keys), self._plan.read_by(element.batch))
+        slots = self._groups.add(self._plan.keys_as(keys), self._plan.read_as(read))
         if self.context.settings.is_batch:
             self._latest = max(self._latest, element.latest)
         else:

@@ -91,13 +91,11 @@ class GroupPlan:
             ]
         )
 
-    def read_by(self, batch: pa.RecordBatch) -> list[list[pa.Array]]:
-        """Return the columns that each aggregate reads, as the first batch had their types."""
+    def read_as(self, read: Sequence[Sequence[pa.Array]]) -> list[list[pa.Array]]:
+        """Return the columns that each aggregate reads with the types that the first batch had."""
         return [
             [_as(column, type_, name) for column, type_ in zip(columns, types, strict=True)]
-            for (name, _), columns, types in zip(
-                self.aggregates, columns_read(batch, self.aggregates), self.types, strict=True
-            )
+            for (name, _), columns, types in zip(self.aggregates, read, self.types, strict=True)
         ]
 
     def keys_as(self, keys: pa.RecordBatch) -> pa.RecordBatch:

@@ -244,12 +244,12 @@ class ColumnWindowOperator(ColumnOperator):
             self._take_late(element)
             return
         keys = key_columns(element.batch, self._key)
+        read = columns_read(element.batch, self._results.computed)
         if self._plan is None:
-            read = columns_read(element.batch, self._results.computed)
             self._plan = GroupPlan.of(keys, self._results.computed, read)
         plan = self._plan
         keys = plan.keys_as(keys)
-        self._now.slice_at(start, plan).add(keys, plan.read_by(element.batch))
+        self._now.slice_at(start, plan).add(keys, plan.read_as(read))
         if ends[0] - 1 <= self._watermark:
             self._give_again(keys, [end for end in ends if end - 1 <= self._watermark < end - 1 + self._lateness_ms])
 

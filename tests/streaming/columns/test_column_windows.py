@@ -14,6 +14,7 @@ from flinkbuf.datastream import AggregateFunction, OutputTag, ProcessWindowFunct
 from flinkbuf.datastream.columns import (
     collect,
     count,
+    count_distinct,
     first,
     last,
     max_,
@@ -287,6 +288,27 @@ def test_many_slices_are_merged_by_tiers():
     for key, n, total, _, start, end in found:
         assert n == total == len([at for at in range(max(start, 0), min(end, 1300)) if at % 3 == key])
     assert len({row[-1] for row in found}) == 1300 + 599
+
+
+@pytest.mark.parametrize("is_windowed", [True, False])
+def test_a_function_is_called_once_with_each_batch_and_may_use_its_array_again(is_windowed):
+    called, given = [], np.zeros(2, np.int64)
+
+    def numbers(batch):
+        called.append(batch)
+        given[:] = 10 * len(called), 10 * len(called) + 1
+        return given
+
+    env = StreamExecutionEnvironment.get_execution_environment()
+    stream = env.from_collection([]).as_columns(SCHEMA).key_by("k")
+    stream = stream.window(assigner((10, 10, 0))) if is_windowed else stream
+    stream = stream.aggregate(all=collect(numbers), kinds=count_distinct(lambda batch: given))
+    with OperatorHarness.of(stream._stream) as harness:
+        for _ in range(3):
+            harness.process_element(element_of([(1, 0, 3), (1, 0, 4)]), 0)
+        harness.process_watermark(MAX_WATERMARK)
+        results = [each.value.batch.to_pylist() for each in harness.output if not isinstance(each, Watermark)]
+    assert results[-1] == [{"k": 1, "all": [10, 11, 20, 21, 30, 31], "kinds": 6}]
 
 
 @pytest.mark.parametrize("windows", [(10, 10, 0), (30, 10, 0)])
