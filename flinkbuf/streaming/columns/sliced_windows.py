@@ -36,7 +36,17 @@ class SlicedWindows:
         return gcd(self.size_ms, self.slide_ms)
 
     def starts_of(self, timestamps: np.ndarray) -> np.ndarray:
-        """Return where the slice of each timestamp begins."""
+        """Return where the slice of each timestamp begins.
+
+        Raises
+        ------
+        OverflowError
+            If one is so near the ends of time that windows begin or end beyond them.
+        """
+        furthest = 2**63 - 1 - self.size_ms - self.slide_ms - abs(self.offset_ms)
+        for each in (timestamps.min(), timestamps.max()) if len(timestamps) else ():
+            if not -furthest <= int(each) <= furthest:
+                raise OverflowError(f"the window of a row with timestamp {each} does not fit into 64 bits")
         starts: Any = timestamps - (timestamps - self.offset_ms) % self.slice_ms
         return starts
 

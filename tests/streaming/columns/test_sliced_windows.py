@@ -1,6 +1,7 @@
 """Windows as unions of slices, against windows as they are defined."""
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -25,3 +26,11 @@ def test_the_slices_of_a_window_are_its_length(size, slide, offset):
     windows = SlicedWindows(size, slide, offset)
     slices = list(windows.slices_of(offset + size))
     assert slices[0] == offset and len(slices) * windows.slice_ms == size
+
+
+@pytest.mark.parametrize("time", [2**63 - 1, 2**63 - 20, -(2**63) + 1, 20 - 2**63])
+def test_times_whose_windows_do_not_fit_are_refused(time):
+    """Their rows would be in no window that a watermark ends, or in one at the other end of time."""
+    with pytest.raises(OverflowError, match=f"a row with timestamp {time} does not fit into 64 bits"):
+        SlicedWindows(20, 10, 3).starts_of(np.array([5, time, 7]))
+    assert SlicedWindows(20, 10, 3).starts_of(np.array([], np.int64)).tolist() == []
