@@ -257,7 +257,9 @@ class ColumnWindowOperator(ColumnOperator):
         """Give away rows that no window took, as far as they are late; others lie between two windows."""
         import numpy as np
 
-        element = element.take(np.flatnonzero(element.timestamps + self._lateness_ms <= self._watermark))
+        element = element.take(np.flatnonzero(element.timestamps <= self._watermark - self._lateness_ms))
+        if not len(element):
+            return
         if self._late_tag is not None:
             self.output.collect_side(self._late_tag, element, element.latest)
         else:

@@ -325,6 +325,15 @@ def test_each_window_of_many_is_found_once(windows, monkeypatch):
     assert len(asked) < 5 * 500
 
 
+def test_rows_between_two_windows_are_not_late():
+    """Nothing goes to the side output, not even an element without rows; also where lateness has no end."""
+    for lateness in (0, 2**63 - 1):
+        with OperatorHarness.of(by_column((3, 7, 0), lateness)) as harness:
+            harness.process_watermark(1)
+            harness.process_element(element_of([(1, 2, 4), (1, 2, 5)]), 0)
+            assert not harness.side_output(LATE)
+
+
 def test_rows_without_timestamps_are_refused():
     with OperatorHarness.of(by_column((10, 10, 0), 0)) as harness:
         with pytest.raises(ValueError, match="a row without a timestamp .* assign_timestamps_and_watermarks"):
