@@ -174,6 +174,8 @@ class ColumnStream:
         """
         from flinkbuf.streaming.columns.column_functions import SelectColumns
 
+        if not names and not columns:
+            raise ValueError("select() needs a column; rows without any would be no rows")
         return self._apply("Select", SelectColumns(_named(names, columns, "select()")))
 
     def with_columns(self, **columns: Any) -> ColumnStream:

@@ -64,6 +64,8 @@ class SelectColumns:
         import pyarrow as pa
 
         batch = element.batch
+        if self.keeps:
+            _check_differ(batch.schema.names, "with_columns()")
         made = dict(zip(batch.schema.names, batch.columns, strict=True)) if self.keeps else {}
         made.update(columns_of(batch, self.columns))
         yield element.with_batch(pa.record_batch(list(made.values()), list(made)))
@@ -91,7 +93,9 @@ class RenameColumns:
         """Give the same rows under the new names."""
         _check_there(element.batch, [old for old, _ in self.names], "rename()")
         new = dict(self.names)
-        yield element.with_batch(element.batch.rename_columns([new.get(n, n) for n in element.batch.schema.names]))
+        names = [new.get(name, name) for name in element.batch.schema.names]
+        _check_differ(names, "rename()")
+        yield element.with_batch(element.batch.rename_columns(names))
 
 
 @dataclass(frozen=True)
@@ -211,6 +215,15 @@ def _check_there(batch: pa.RecordBatch, names: Iterable[str], where: str) -> Non
             raise KeyError(
                 f"{where}: the batch has no column {name!r}; there are {', '.join(batch.schema.names) or 'none'}"
             )
+
+
+def _check_differ(names: list[str], where: str) -> None:
+    twice = [name for name in names if names.count(name) > 1] if len(set(names)) < len(names) else []
+    if twice:
+        raise ValueError(
+            f"{where}: two columns would be called {twice[0]!r}; drop one, or give it another name: the columns are "
+            f"{', '.join(names)}"
+        )
 
 
 def _given(results: Any) -> Iterator[pa.RecordBatch]:
