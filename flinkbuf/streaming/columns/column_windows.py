@@ -231,12 +231,13 @@ class ColumnWindowOperator(ColumnOperator):
             self._add(element, low)
             return
         if (high - low) // self._windows.slice_ms < 4 * len(element):
-            numbers, count = (starts - low) // self._windows.slice_ms, (high - low) // self._windows.slice_ms + 1
-            for number, part in parts_by_number(element, numbers, count):
-                self._add(part, low + number * self._windows.slice_ms)
-            return
-        for start in np.unique(starts):
-            self._add(element.take(np.flatnonzero(starts == start)), int(start))
+            numbers = (starts - low) // self._windows.slice_ms
+            begins = range(low, high + 1, self._windows.slice_ms)
+        else:
+            found, numbers = np.unique(starts, return_inverse=True)
+            begins = found.tolist()
+        for number, part in parts_by_number(element, numbers, len(begins)):
+            self._add(part, begins[number])
 
     def _add(self, element: ColumnBatch, start: int) -> None:
         ends = self._windows.ends_with(start)

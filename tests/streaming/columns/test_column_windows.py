@@ -325,6 +325,19 @@ def test_each_window_of_many_is_found_once(windows, monkeypatch):
     assert len(asked) < 5 * 500
 
 
+def test_rows_far_from_each_other_are_gathered_once(monkeypatch):
+    """Not looked for among all rows by each slice: a table may have a million of them."""
+    taken = []
+    take = ColumnBatch.take
+    monkeypatch.setattr(ColumnBatch, "take", lambda self, rows: taken.append(len(rows)) or take(self, rows))
+    with OperatorHarness.of(by_column((10, 10, 0), 0)) as harness:
+        harness.process_element(element_of([(1, at, (at * 37 % 100) * 10**6) for at in range(100)]), 0)
+        harness.process_watermark(MAX_WATERMARK)
+        found = [row for row in rows_of(harness.output) if not isinstance(row, Watermark)]
+    assert [(row[-2], row[2] * 37 % 100) for row in found] == [(at * 10**6, at) for at in range(100)]
+    assert taken == [100]
+
+
 def test_rows_between_two_windows_are_not_late():
     """Nothing goes to the side output, not even an element without rows; also where lateness has no end."""
     for lateness in (0, 2**63 - 1):
