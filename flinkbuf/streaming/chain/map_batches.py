@@ -241,6 +241,8 @@ def record_batches(result: Any) -> Iterable[pyarrow.RecordBatch]:
     result = _without_index(result)
     if isinstance(result, pa.RecordBatch):
         return (result,)
+    if type(result).__module__.partition(".")[0] == "polars":
+        result = result.to_arrow()  # its stream has views of texts, of which pyarrow can take no rows
     if hasattr(result, "__arrow_c_stream__"):
         return pa.RecordBatchReader.from_stream(result)
     if hasattr(result, "__arrow_c_array__"):

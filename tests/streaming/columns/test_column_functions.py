@@ -5,7 +5,7 @@ import pytest
 
 from flinkbuf.datastream import StreamExecutionEnvironment
 from flinkbuf.records.column_batch import ColumnBatch
-from flinkbuf.streaming.columns.column_functions import RenameColumns, SelectColumns
+from flinkbuf.streaming.columns.column_functions import MapRows, RenameColumns, SelectColumns
 
 
 def batch_of(call, batch):
@@ -28,3 +28,31 @@ def test_rows_without_columns_are_not_selected():
     stream = StreamExecutionEnvironment.get_execution_environment().from_collection([(1,)]).as_columns("n int")
     with pytest.raises(ValueError, match=r"select\(\) needs a column"):
         stream.select()
+
+
+def test_expressions_and_frames_of_polars():
+    polars = pytest.importorskip("polars")
+    batch = pa.record_batch({"a": ["x", "y"], "n": [1, 2]})
+    made = batch_of(
+        SelectColumns((("a", polars.lit(7)), ("m", polars.col("n") * 2), ("all", polars.col("n").sum()))), batch
+    )
+    assert made.to_pydict() == {"a": [7, 7], "m": [2, 4], "all": [3, 3]}
+    assert batch_of(SelectColumns((("b", polars.lit(7)),), keeps=True), batch)["b"].to_pylist() == [7, 7]
+    made = batch_of(MapRows(lambda each: polars.from_arrow(each).with_columns(b=polars.lit("z"))), batch)
+    assert made.take([1]).to_pylist() == [{"a": "y", "n": 2, "b": "z"}]
+
+
+def test_texts_of_polars_come_as_arrow_can_take_them():
+    class Frame:
+        """As polars has it: its stream has views."""
+
+        __module__ = "polars.dataframe.frame"
+
+        def __arrow_c_stream__(self, requested_schema=None):
+            return pa.table({"a": pa.array(["x", "y"], pa.string_view())}).__arrow_c_stream__()
+
+        def to_arrow(self):
+            return pa.table({"a": pa.array(["x", "y"], pa.large_string())})
+
+    made = batch_of(MapRows(lambda batch: Frame()), pa.record_batch({"a": ["x", "y"]}))
+    assert ColumnBatch(made).take([1]).batch.to_pylist() == [{"a": "y"}]
