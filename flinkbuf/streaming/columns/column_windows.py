@@ -217,7 +217,6 @@ class ColumnWindowOperator(ColumnOperator):
 
     def process_batch(self, element: ColumnBatch) -> None:
         """Add rows to their slices; those that are late, and not too late, give their windows again."""
-        import numpy as np
 
         times = element.timestamps
         if times is None or (times == NO_TIMESTAMP).any():
@@ -225,10 +224,19 @@ class ColumnWindowOperator(ColumnOperator):
                 "a row without a timestamp cannot be put into windows of event time: say "
                 "assign_timestamps_and_watermarks(column, ...) before key_by()"
             )
-        starts = self._windows.starts_of(times)
+        changed: dict[int, list[pa.RecordBatch]] = {}
+        for start, part in self._by_slice(element, self._windows.starts_of(times)):
+            self._add(part, start, changed)
+        for end in sorted(changed):
+            self._give_again(changed[end], end)
+
+    def _by_slice(self, element: ColumnBatch, starts: np.ndarray) -> Iterator[tuple[int, ColumnBatch]]:
+        """Yield where each slice begins that has rows, with these."""
+        import numpy as np
+
         low, high = int(starts.min()), int(starts.max())
         if low == high:
-            self._add(element, low)
+            yield low, element
             return
         if (high - low) // self._windows.slice_ms < 4 * len(element):
             numbers = (starts - low) // self._windows.slice_ms
@@ -237,9 +245,10 @@ class ColumnWindowOperator(ColumnOperator):
             found, numbers = np.unique(starts, return_inverse=True)
             begins = found.tolist()
         for number, part in parts_by_number(element, numbers, len(begins)):
-            self._add(part, begins[number])
+            yield begins[number], part
 
-    def _add(self, element: ColumnBatch, start: int) -> None:
+    def _add(self, element: ColumnBatch, start: int, changed: dict[int, list[pa.RecordBatch]]) -> None:
+        """Add rows to a slice, and their keys to the windows that had ended."""
         ends = self._windows.ends_with(start)
         if not ends or ends[-1] - 1 + self._lateness_ms <= self._watermark:
             self._take_late(element)
@@ -251,8 +260,11 @@ class ColumnWindowOperator(ColumnOperator):
         plan = self._plan
         keys = plan.keys_as(keys)
         self._now.slice_at(start, plan).add(keys, plan.read_as(read))
-        if ends[0] - 1 <= self._watermark:
-            self._give_again(keys, [end for end in ends if end - 1 <= self._watermark < end - 1 + self._lateness_ms])
+        for end in ends:
+            if end - 1 > self._watermark:
+                break
+            if self._watermark < end - 1 + self._lateness_ms:
+                changed.setdefault(end, []).append(keys)
 
     def _take_late(self, element: ColumnBatch) -> None:
         """Give away rows that no window took, as far as they are late; others lie between two windows."""
@@ -298,14 +310,14 @@ class ColumnWindowOperator(ColumnOperator):
         for cohort in due:
             cohort.given_to = end
 
-    def _give_again(self, keys: pa.RecordBatch, ends: Iterable[int]) -> None:
-        """Give windows that have ended, for the keys of late rows only."""
+    def _give_again(self, keys: Iterable[pa.RecordBatch], end: int) -> None:
+        """Give a window that has ended, for the keys of late rows only."""
         import numpy as np
 
-        for end in ends:
-            groups = self._groups_of([each for each in self._cohorts if each.cleared_to < end], end)
-            if groups is not None:
-                self._emit(groups, np.unique(groups.slots_of(keys)).astype(np.int64), end)
+        groups = self._groups_of([each for each in self._cohorts if each.cleared_to < end], end)
+        if groups is not None:
+            slots = np.concatenate([groups.slots_of(each) for each in keys])
+            self._emit(groups, np.unique(slots).astype(np.int64), end)
 
     def _groups_of(self, cohorts: Iterable[Cohort], end: int) -> ColumnGroups | None:
         parts = [part for cohort in cohorts for part in cohort.parts_of(end)]

@@ -176,6 +176,15 @@ def test_late_rows_give_their_windows_again(windows, steps, lateness):
         assert late_of(columns) == sorted(each.value for each in records.side_output(LATE))
 
 
+def test_a_batch_gives_each_window_that_it_changes_once():
+    """With all its rows, whatever slices they lie in."""
+    with OperatorHarness.of(by_column((30, 10, 0), 100)) as harness:
+        harness.process_watermark(40)
+        harness.process_element(element_of([(1, 1, 5), (1, 1, 15), (2, 1, 15), (1, 1, 35)]), 0)
+        found = sorted((row[-1], row[0], row[1]) for row in rows_of(harness.output) if not isinstance(row, Watermark))
+    assert found == [(10, 1, 1), (20, 1, 2), (20, 2, 1), (30, 1, 2), (30, 2, 1), (40, 1, 2), (40, 2, 1)]
+
+
 def spread(harnesses, step):
     """Give a step to all subtasks, each its rows."""
     for index, harness in enumerate(harnesses):
