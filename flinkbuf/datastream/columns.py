@@ -72,16 +72,48 @@ class ColumnStream:
     [Row(auction=1, euro=10.0), Row(auction=1, euro=15.0)]
     """
 
-    def __init__(self, stream: DataStream[Any], description: Any = None) -> None:
+    def __init__(
+        self, stream: DataStream[Any], description: Any = None, find_schema: Callable[[], Any] | None = None
+    ) -> None:
         self._stream = stream
         self._description = description  # of its rows as records; None: known when they come
+        self._find_schema = find_schema  # None: of the description
 
     def __repr__(self) -> str:
         return f"<ColumnStream {self._stream.get_name()!r}>"
 
     def _apply(self, name: str, function: Any, description: Any = None, lifecycle: Any = None) -> ColumnStream:
+        from flinkbuf.streaming.columns.column_functions import schema_behind
+
         factory = ColumnFunctionFactory(None, function, lifecycle)
-        return ColumnStream(self._stream._transform(name, self._stream._value_type, factory), description)
+        stream = self._stream._transform(name, self._stream._value_type, factory)
+        return ColumnStream(stream, description, lambda: schema_behind(function, self.schema()))
+
+    def schema(self) -> Any:
+        """Return the names and types of its columns: a ``pyarrow.Schema``.
+
+        Functions are called with a batch without rows to find them.
+
+        Raises
+        ------
+        Exception
+            What such a function raises.
+
+        Examples
+        --------
+        >>> from flinkbuf.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+        >>> pairs = env.from_collection([(1, 2)]).as_columns("k int, n int")
+        >>> pairs.key_by("k").aggregate(total=sum_("n"), mean=mean("n")).schema()
+        k: int32
+        total: int64
+        mean: double
+        """
+        if self._find_schema is not None:
+            return self._find_schema()
+        from flinkbuf.records.arrow_batches import arrow_schema
+
+        return arrow_schema(self._description)
 
     # --- what it is
 
@@ -291,7 +323,7 @@ class ColumnStream:
             )
         factory = ColumnTimestampsFactory(None, column, watermark_strategy)
         stream = self._stream._transform("Timestamps/Watermarks", self._stream._value_type, factory)
-        return ColumnStream(stream, self._description)
+        return ColumnStream(stream, self._description, self.schema)
 
     def union(self, *streams: ColumnStream) -> ColumnStream:
         """Give the rows of all, in any order.
@@ -306,7 +338,7 @@ class ColumnStream:
         """
         alike = all(each._description == self._description for each in streams)
         united = self._stream.union(*(each._stream for each in streams))
-        return ColumnStream(united, self._description if alike else None)
+        return ColumnStream(united, self._description if alike else None, self.schema)
 
     def rebalance(self) -> ColumnStream:
         """Send each batch to the next subtask in turn.
@@ -319,7 +351,7 @@ class ColumnStream:
         >>> sorted(numbers.with_columns(m="n").set_parallelism(2).execute_and_collect(limit=2))
         [Row(n=1, m=1), Row(n=2, m=2)]
         """
-        return ColumnStream(self._stream.rebalance(), self._description)
+        return ColumnStream(self._stream.rebalance(), self._description, self.schema)
 
     # --- by key
 
@@ -442,13 +474,19 @@ class ColumnStream:
         Parameters
         ----------
         schema : pyspark.sql.types.DataType or str, optional
-            Of the columns; needed where they are no longer those of ``as_columns``.
+            Of the columns, which are found by their names; by default those of `schema`.
 
         Examples
         --------
-        >>> sums.to_data_frame("auction bigint, bids bigint").show()  # doctest: +SKIP
+        >>> flights = env.from_data_frame(df).as_columns()  # doctest: +SKIP
+        >>> flights.key_by("carrier").aggregate(delay=mean("delay")).to_data_frame().show()  # doctest: +SKIP
         """
-        return self.as_records(schema).to_data_frame(schema)
+        from flinkbuf.datastream.arguments import of_spark
+
+        if schema is None:
+            schema = of_spark("frames.schema").struct_type_of_arrow(self.schema())
+        made = of_spark("stage.to_spark").columns_to_data_frame(self._stream, schema)
+        return self.as_records(schema).to_data_frame(schema) if made is None else made
 
 
 class KeyedColumnStream:
@@ -473,6 +511,7 @@ class KeyedColumnStream:
         )
         self._stream = type(stream)(stream._env, exchange)
         self._names = names
+        self._origin = origin
 
     def __repr__(self) -> str:
         return f"<KeyedColumnStream by {', '.join(self._names)}>"
@@ -522,8 +561,11 @@ class KeyedColumnStream:
         return self._transform("Aggregate", ColumnAggregateFactory(None, self._names, checked))
 
     def _transform(self, name: str, factory: Any) -> ColumnStream:
+        from flinkbuf.streaming.columns.column_groups import schema_of_groups
+
         stream = self._stream._transform(name, self._stream._value_type, factory, is_keyed=True)
-        return ColumnStream(stream)
+        origin, names, aggregates = self._origin, self._names, factory.aggregates
+        return ColumnStream(stream, None, lambda: schema_of_groups(origin.schema(), names, aggregates))
 
 
 class WindowedColumnStream:

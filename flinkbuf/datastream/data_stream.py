@@ -650,7 +650,8 @@ class DataStream(Generic[T]):
         Parameters
         ----------
         type : TypeInformation, DDL, pyspark StructType or pyarrow schema, optional
-            Of the records; by default the stream's declared type. Batches that are records (``pyarrow.RecordBatch`` or
+            Of the records; by default the stream's declared type, or the columns of a DataFrame, which comes as the
+            batches that Spark makes of it. Batches that are records (``pyarrow.RecordBatch`` or
             ``Table``) have these columns, in any order, and are cast to their types.
         max_rows, max_bytes, max_delay
             As for `map_batches`; batches that are records go on as they are.
@@ -675,7 +676,8 @@ class DataStream(Generic[T]):
         from flinkbuf.datastream.program.column_factories import AsColumnsFactory
         from flinkbuf.records.column_batch import COLUMNS
 
-        description = self._value_type if type is None else type
+        stream, schema = self._of_batches()
+        description = type if type is not None else schema if schema is not None else self._value_type
         if description is None:
             raise ValueError(
                 f"the records of {self.get_name()!r} are of no declared type, so their columns are not known: say "
@@ -684,7 +686,17 @@ class DataStream(Generic[T]):
         delay_ms = -1 if max_delay is None else milliseconds_of("max_delay", max_delay)
         factory = AsColumnsFactory(None, description, max_rows, max_bytes, delay_ms)
         factory.create()  # refuses what no operator can be made of
-        return ColumnStream(self._transform("AsColumns", COLUMNS, factory), description)
+        return ColumnStream(stream._transform("AsColumns", COLUMNS, factory), description)
+
+    def _of_batches(self) -> tuple[DataStream[Any], Any]:
+        """Return this stream, or that of the same source as batches with their schema, where it can give these."""
+        source = self._transformation
+        make = getattr(source.factory, "of_batches", None) if isinstance(source, OperatorTransformation) else None
+        made = None if make is None else make()
+        if made is None:
+            return self, None
+        factory, schema = made
+        return DataStream(self._env, source.like(factory=factory, type=None)), schema
 
     def process(self, func: ProcessFunction, output_type: Any = None) -> DataStream[Any]:
         """Give all that the function yields; ``yield tag, value`` goes to a side output.

@@ -992,6 +992,7 @@ PACKAGE = [
             "spark_source",
             "spark_sink",
             "arrow_output",
+            "column_output",
             "column_functions",
             "",
         ],

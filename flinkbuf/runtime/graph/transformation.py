@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
 
@@ -41,6 +41,10 @@ class Transformation:
     description: str | None = None
     co_location_group: str | None = None  # subtasks of one index share a slot, within one slot sharing group
     id: int = field(default_factory=lambda: next(_ids))
+
+    def like(self, **changes: Any) -> Transformation:
+        """Return another node that differs in this."""
+        return replace(self, id=next(_ids), **changes)
 
 
 @dataclass(eq=False)

@@ -54,6 +54,26 @@ class ArrowRows:
             yield batch
 
 
+@dataclass(frozen=True)
+class ArrowBatches:
+    """Decodes the messages of one DataFrame as batches, which are the records of a stream that becomes columns.
+
+    Attributes
+    ----------
+    schema : pyarrow.Schema
+        Of the messages, and of the batches: instants stay instants.
+    """
+
+    schema: pyarrow.Schema
+
+    def __call__(self, messages: Iterable[bytes]) -> Iterator[Any]:
+        """Yield a batch for each message."""
+        import pyarrow as pa
+
+        for message in messages:
+            yield pa.ipc.read_record_batch(pa.py_buffer(message), self.schema)
+
+
 def arrow_input(data: DataFrame, record_type: TypeInformation) -> tuple[RDD[bytes], ArrowRows] | None:
     """Return the messages of a DataFrame and what reads them; None: it has columns that have to come as rows.
 

@@ -133,6 +133,21 @@ def to_struct_type(record_type: Any, *, decimal: tuple[int, int] = (38, 18)) -> 
     return found
 
 
+def struct_type_of_arrow(schema: Any) -> spark.StructType:
+    """The schema of a DataFrame that holds columns of Arrow; timestamps without a zone are ``timestamp_ntz``.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> struct_type_of_arrow(pa.schema([("n", pa.int64()), ("at", pa.timestamp("ms"))])).simpleString()
+    'struct<n:bigint,at:timestamp_ntz>'
+    """
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    found: spark.StructType = from_arrow_schema(schema, prefer_timestamp_ntz=True)
+    return found
+
+
 def to_ddl(record_type: Any, *, decimal: tuple[int, int] = (38, 18)) -> str:
     """Spark's DDL for a type; ``as_type`` reads it back.
 

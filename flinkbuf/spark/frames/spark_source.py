@@ -14,7 +14,7 @@ from flinkbuf._core.value.conversion import convert
 from flinkbuf.common import options
 from flinkbuf.datastream.arguments import declared
 from flinkbuf.datastream.data_stream import DataStream
-from flinkbuf.spark.frames.arrow_input import ArrowRows, arrow_input
+from flinkbuf.spark.frames.arrow_input import ArrowBatches, ArrowRows, arrow_input
 from flinkbuf.spark.frames.rdd_order import has_fixed_order
 from flinkbuf.spark.frames.spark_task_io import SparkTaskIo
 from flinkbuf.streaming.chain.latency_markers import emit_latency_markers
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from pyspark import RDD
 
 COUNTS_STATE = "counts"
+RECORDS, BATCHES = "records", "batches"
 RDD_SOURCE_NAME, DATA_FRAME_SOURCE_NAME = "RDD Source", "DataFrame Source"
 
 _numbers = itertools.count(1)  # only tells the sources of one program apart
@@ -58,6 +59,8 @@ class SparkSourceOperator(CollectionSourceOperator):
         Whether each partition has the same records in the same order whenever it is computed.
     partition_count : int, optional
         Of the RDD; with another one its records lie elsewhere.
+    unit : {"records", "batches"}, default "records"
+        What is emitted and counted.
     """
 
     def __init__(
@@ -67,9 +70,11 @@ class SparkSourceOperator(CollectionSourceOperator):
         read: Callable[[Iterable[Any]], Iterator[Any]] | None = None,
         is_ordered: bool = True,
         partition_count: int | None = None,
+        unit: str = RECORDS,
     ) -> None:
         IteratorSourceOperator.__init__(self, self._given)
         self.copies = type_info is None  # what Spark has pickled together may have parts in common
+        self._unit = unit
         self._read = read if read is not None else self._converted
         self._has_told = self._may_end = False
         self._number, self._type_info = number, type_info
@@ -91,6 +96,8 @@ class SparkSourceOperator(CollectionSourceOperator):
         for partition, count, *rest in self._counts.get():
             if count and len(rest) > 1 and None not in (rest[1], self._partition_count):
                 self._check_partition_count(rest[1])
+            if count:
+                self._check_unit(rest[2] if len(rest) > 2 else RECORDS)
             if count > self._counted.get(partition, 0):
                 self._counted[partition] = count
                 self._expected[partition] = rest[0] if rest else None
@@ -102,6 +109,14 @@ class SparkSourceOperator(CollectionSourceOperator):
                 "when the checkpoint was taken: which records were read before is counted by partition, and these are "
                 f"other ones now. Bring it into {before} as before, as in parallelize(records, {before}): Spark "
                 "makes as many as it has cores by itself"
+            )
+
+    def _check_unit(self, before: str) -> None:
+        if before != self._unit:
+            raise OtherInputError(
+                f"{self.context.operator_name!r} has counted {before} when the checkpoint was taken, and reads "
+                f"{self._unit} now: where it was is not known. Begin without its state, by another uid, or call "
+                "as_columns() where it was called before"
             )
 
     def open(self) -> None:
@@ -146,7 +161,7 @@ class SparkSourceOperator(CollectionSourceOperator):
         not_passed = {partition: self._expected[partition] for partition, left in self._left.items() if left}
         sums = {**self._sums, **not_passed}
         whole = self._partition_count
-        self._counts.update([(part, count, sums.get(part), whole) for part, count in self._counted.items()])
+        self._counts.update([(part, n, sums.get(part), whole, self._unit) for part, n in self._counted.items()])
         return IteratorSourceOperator.snapshot_state(self, checkpoint_id)
 
     def _settle(self) -> None:
@@ -157,7 +172,7 @@ class SparkSourceOperator(CollectionSourceOperator):
     def _given(self, context: OperatorContext) -> Iterator[Any]:
         io = context.target_io
         if not isinstance(io, SparkTaskIo):
-            raise RuntimeError(
+            raise NotOnSparkError(
                 f"{context.operator_name!r} reads from Spark, so its program runs on Spark only: leave the "
                 "configuration's execution.target unset, or set it to 'spark'"
             )
@@ -194,6 +209,12 @@ class SparkSourceOperator(CollectionSourceOperator):
             has = "has" if self._expected[partition] is not None else "has perhaps"
             raise _other_records(self.context.operator_name, partition, has)
         return records
+
+
+class NotOnSparkError(RuntimeError):
+    """Another target than Spark runs the program; the next attempt would be no other."""
+
+    can_restart = False
 
 
 class OtherInputError(RuntimeError):
@@ -250,7 +271,7 @@ class SparkSourceFactory:
         None in the processes of task managers, which get its records from Spark.
     number : int
         Tells the sources of a program apart.
-    read : ArrowRows or None
+    read : ArrowRows, ArrowBatches or None
         Makes records of what the RDD holds; None: it holds records.
     is_ordered : bool
         Whether each partition has the same records in the same order whenever it is computed.
@@ -258,10 +279,12 @@ class SparkSourceFactory:
 
     reads_spark = True
 
-    def __init__(self, data: RDD[Any], type_info: TypeInformation | None, read: ArrowRows | None = None) -> None:
+    def __init__(
+        self, data: RDD[Any], type_info: TypeInformation | None, read: ArrowRows | ArrowBatches | None = None
+    ) -> None:
         self.data: RDD[Any] | None = data
         self.type_info = type_info
-        self.read = read
+        self.read: ArrowRows | ArrowBatches | None = read
         self.is_ordered = has_fixed_order(data)
         self.partition_count = data.getNumPartitions()
         self.number = next(_numbers)
@@ -271,7 +294,15 @@ class SparkSourceFactory:
 
     def __call__(self) -> SparkSourceOperator:
         """Make the operator of one subtask."""
-        return SparkSourceOperator(self.number, self.type_info, self.read, self.is_ordered, self.partition_count)
+        unit = BATCHES if isinstance(self.read, ArrowBatches) else RECORDS
+        return SparkSourceOperator(self.number, self.type_info, self.read, self.is_ordered, self.partition_count, unit)
+
+    def of_batches(self) -> tuple[SparkSourceFactory, Any] | None:
+        """Return what makes a source of whole batches, and their schema; None: the RDD holds no batches."""
+        if not isinstance(self.read, ArrowRows):
+            return None
+        assert self.data is not None, "asked for in the program alone"
+        return SparkSourceFactory(self.data, None, ArrowBatches(self.read.schema)), self.read.schema
 
     def create_coordinator(
         self, parallelism: int, clock: Clock, store: CoordinatorStore, report_failure: Callable[[BaseException], None]

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 from flinkbuf.datastream.arguments import with_names
 from flinkbuf.datastream.data_stream import DataStream
 from flinkbuf.runtime.graph.transformation import OperatorTransformation, SideOutputTransformation, Transformation
+from flinkbuf.spark.frames.arrow_input import safe_arrow_schema
 from flinkbuf.spark.frames.arrow_output import ArrowSinkFactory, Messages, arrow_output
+from flinkbuf.spark.frames.column_output import ColumnSinkFactory
 from flinkbuf.spark.frames.schema import to_ddl, to_struct_type
 from flinkbuf.spark.frames.spark_sink import SINK_NAME, SparkSinkFactory
 from flinkbuf.spark.stage.job import active_context
@@ -60,6 +62,20 @@ def to_data_frame(stream: DataStream, schema: Any = None) -> DataFrame:
         return frame
     messages = _taken(stream, ArrowSinkFactory(records)).map(_in_a_row)
     return session.createDataFrame(messages, "message binary").mapInArrow(shipped(Messages(records.result)), wanted)
+
+
+def columns_to_data_frame(stream: DataStream, schema: Any) -> DataFrame | None:
+    """Give Spark the rows of a column stream; None: it has columns that have to go as records."""
+    from pyspark.sql import SparkSession
+
+    session = SparkSession.getActiveSession() or SparkSession.builder.getOrCreate()
+    wanted = session.createDataFrame([], schema).schema
+    result = safe_arrow_schema(wanted)
+    if result is None:
+        return None
+    required = tuple(field.name for field in wanted if not field.nullable)
+    messages = _taken(stream, ColumnSinkFactory(result, required)).map(_in_a_row)
+    return session.createDataFrame(messages, "message binary").mapInArrow(shipped(Messages(result)), wanted)
 
 
 def _in_a_row(message: bytes) -> tuple[bytes]:

@@ -133,6 +133,19 @@ class FlatMapRows:
             yield ColumnBatch(batch, times)
 
 
+def schema_behind(function: Callable[[ColumnBatch], Iterable[ColumnBatch]], schema: pa.Schema) -> pa.Schema:
+    """Return the schema of what a function makes of batches of a schema: it is called with one that has no rows."""
+    import pyarrow as pa
+
+    empty = ColumnBatch(pa.RecordBatch.from_arrays([pa.array([], field.type) for field in schema], schema=schema))
+    for element in function(empty):
+        return element.batch.schema
+    raise ValueError(
+        "which columns a function gives cannot be found with a batch without rows, of which it makes none: say the "
+        "schema"
+    )
+
+
 def column_of(batch: pa.RecordBatch, what: Any, where: str) -> pa.Array:
     """Return a column of a batch, by name, by expression, or as a function says."""
     return columns_of(batch, (("column", what),), where)["column"]

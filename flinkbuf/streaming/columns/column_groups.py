@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from flinkbuf._core.columns.key_slots import KeySlots
 from flinkbuf._core.columns.slot_aggregates import make_aggregate
-from flinkbuf.records.column_exchange import go_alike
+from flinkbuf.records.column_exchange import go_alike, key_columns
 from flinkbuf.streaming.columns.aggregates import Aggregate
 from flinkbuf.streaming.columns.column_functions import columns_of
 
@@ -136,6 +136,23 @@ def columns_read(batch: pa.RecordBatch, aggregates: Iterable[tuple[str, Aggregat
         wanted = tuple((str(place), what) for place, what in enumerate(aggregate.columns))
         read.append(list(columns_of(batch, wanted, f"aggregate({name}=...)").values()))
     return read
+
+
+def schema_of_groups(
+    schema: pa.Schema, key: tuple[str, ...], aggregates: tuple[tuple[str, Aggregate], ...]
+) -> pa.Schema:
+    """Return the schema of the results: the key's columns, then the aggregates'."""
+    import pyarrow as pa
+
+    empty = pa.RecordBatch.from_arrays([pa.array([], field.type) for field in schema], schema=schema)
+    fields = [pa.field(field.name, field.type) for field in key_columns(empty, key).schema]
+    for name, aggregate in aggregates:
+        if aggregate.is_of_window:
+            fields.append(pa.field(name, pa.timestamp("ms")))
+            continue
+        (read,) = columns_read(empty, ((name, aggregate),))
+        fields.append(pa.field(name, make_aggregate(aggregate.kind, *(each.type for each in read)).result_type))
+    return pa.schema(fields)
 
 
 class ColumnGroups:
