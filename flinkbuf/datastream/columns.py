@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from flinkbuf.datastream.arguments import check_function
 from flinkbuf.datastream.program.column_factories import (
     AsRecordsFactory,
     ColumnAggregateFactory,
@@ -22,6 +23,7 @@ from flinkbuf.runtime.graph.transformation import (
     PartitionTransformation,
     SideOutputTransformation,
 )
+from flinkbuf.streaming.chain.functions import MapBatchFunction, as_call
 from flinkbuf.streaming.chain.output_tag import OutputTag
 from flinkbuf.streaming.columns.aggregates import WINDOW_END, WINDOW_START, Aggregate
 from flinkbuf.streaming.columns.column_functions import check_expression
@@ -259,8 +261,8 @@ class ColumnStream:
 
         Parameters
         ----------
-        function : callable
-            As for `DataStream.map_batches`; may have ``open(runtime_context)`` and ``close()``.
+        function : callable or MapBatchFunction
+            As for `DataStream.map_batches`.
 
         Examples
         --------
@@ -272,7 +274,7 @@ class ColumnStream:
         """
         from flinkbuf.streaming.columns.column_functions import MapRows
 
-        return self._apply("MapBatches", MapRows(_callable(function, "map_batches()")), lifecycle=function)
+        return self._apply("MapBatches", MapRows(_batch_function(function, "map_batches()")), lifecycle=function)
 
     def flat_map_batches(self, function: Callable[[Any], Any]) -> ColumnStream:
         """Call a function with each batch; it gives any rows, which all have the latest timestamp of the batch.
@@ -289,7 +291,8 @@ class ColumnStream:
         """
         from flinkbuf.streaming.columns.column_functions import FlatMapRows
 
-        return self._apply("FlatMapBatches", FlatMapRows(_callable(function, "flat_map_batches()")), lifecycle=function)
+        function_of_rows = FlatMapRows(_batch_function(function, "flat_map_batches()"))
+        return self._apply("FlatMapBatches", function_of_rows, lifecycle=function)
 
     def assign_timestamps_and_watermarks(
         self, column: str, watermark_strategy: WatermarkStrategy | None = None
@@ -832,10 +835,9 @@ def _named(names: tuple[str, ...], columns: dict[str, Any], where: str) -> tuple
     return (*((name, name) for name in names), *columns.items())
 
 
-def _callable(function: Any, where: str) -> Any:
-    if not callable(function):
-        raise TypeError(f"{where} takes a function of a batch, got {type(function).__name__} {function!r:.80}")
-    return function
+def _batch_function(function: Any, where: str) -> Callable[[Any], Any]:
+    check_function(function, MapBatchFunction, f"{where} takes a function of a batch, or a MapBatchFunction")
+    return as_call(function, MapBatchFunction, "map_batch")
 
 
 def _checked_aggregates(aggregates: dict[str, Any], key: tuple[str, ...]) -> tuple[tuple[str, Aggregate], ...]:

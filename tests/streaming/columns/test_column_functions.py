@@ -3,7 +3,7 @@
 import pyarrow as pa
 import pytest
 
-from flinkbuf.datastream import StreamExecutionEnvironment
+from flinkbuf.datastream import MapBatchFunction, StreamExecutionEnvironment
 from flinkbuf.records.column_batch import ColumnBatch
 from flinkbuf.streaming.columns.column_functions import MapRows, RenameColumns, SelectColumns
 
@@ -56,3 +56,21 @@ def test_texts_of_polars_come_as_arrow_can_take_them():
 
     made = batch_of(MapRows(lambda batch: Frame()), pa.record_batch({"a": ["x", "y"]}))
     assert ColumnBatch(made).take([1]).batch.to_pylist() == [{"a": "y"}]
+
+
+class Added(MapBatchFunction):
+    def open(self, runtime_context):
+        self.number = 100
+
+    def map_batch(self, batch):
+        return {"n": batch["n"].to_numpy() + self.number}
+
+
+@pytest.mark.parametrize("name", ["map_batches", "flat_map_batches"])
+def test_a_function_with_a_life_of_its_own_is_opened(name):
+    env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+    numbers = env.from_collection([(1,), (2,)]).as_columns("n bigint")
+    found = getattr(numbers, name)(Added()).execute_and_collect(limit=2)
+    assert sorted(row.n for row in found) == [101, 102]
+    with pytest.raises(TypeError, match=rf"{name}\(\) takes a function of a batch, or a MapBatchFunction, got int 5"):
+        getattr(numbers, name)(5)
