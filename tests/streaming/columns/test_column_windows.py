@@ -1,6 +1,7 @@
 """Windows over columns give what the same windows give record by record: late rows, lateness, restores, rescales."""
 
 import re
+from decimal import Decimal
 
 import numpy as np
 import pyarrow as pa
@@ -372,6 +373,27 @@ def test_a_column_of_another_type_becomes_what_the_first_was():
             harness.process_element(ColumnBatch(text, np.array([4])), 0)
         harness.process_watermark(MAX_WATERMARK)
         assert next(rows_of(harness.output)) == (1, 2, 7, 5, 0, 10)
+
+
+@pytest.mark.parametrize(
+    ("before", "now"),
+    [
+        (pa.array([1.0], pa.float32()), pa.array([0.1])),
+        (pa.array([True]), pa.array([5])),
+        (pa.array(["9"]), pa.array([100])),
+        (pa.array([9]), pa.array(["100"])),
+        (pa.array([9]), pa.array([1.5])),
+        (pa.array([Decimal("1.5")]), pa.array([1.26])),
+    ],
+)
+def test_a_value_that_would_become_another_is_refused(before, now):
+    env = StreamExecutionEnvironment.get_execution_environment()
+    stream = env.from_collection([]).as_columns("k bigint").key_by("k").aggregate(most=max_("v"))._stream
+    with OperatorHarness.of(stream) as harness:
+        harness.process_element(ColumnBatch(pa.record_batch({"k": [1], "v": before})), 0)
+        text = re.escape(f"column 'most' was {before.type} before and is {now.type} now, and its values do not fit")
+        with pytest.raises(TypeError, match=text):
+            harness.process_element(ColumnBatch(pa.record_batch({"k": [1], "v": now})), 0)
 
 
 def test_a_key_of_another_type_is_refused():
