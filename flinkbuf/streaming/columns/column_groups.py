@@ -211,15 +211,16 @@ class ColumnGroups:
                 self._merge(slots[rows], [each.state(rows) for each in other._accumulators])
 
     def merge_state(self, batch: pa.RecordBatch) -> None:
-        """Take groups as `state` gives them."""
+        """Take groups as `state` gives them; those of another subtask may have had columns of other types first."""
         import pyarrow as pa
 
-        key_count = len(self._plan.key_schema)
-        keys = pa.record_batch(batch.columns[:key_count], schema=self._plan.key_schema)
-        states, position = [], key_count
-        for accumulator in self._accumulators:
+        key_names = self._plan.key_schema.names
+        keys = self._plan.keys_as(pa.record_batch(batch.columns[: len(key_names)], key_names))
+        states, position = [], len(key_names)
+        for (name, _), accumulator in zip(self._plan.aggregates, self._accumulators, strict=True):
             end = position + len(accumulator.state_types)
-            states.append(tuple(batch.columns[position:end]))
+            columns = zip(batch.columns[position:end], accumulator.state_types, strict=True)
+            states.append(tuple(_as(column, type_, name) for column, type_ in columns))
             position = end
         self._merge(self.slots_of(keys), states)
 

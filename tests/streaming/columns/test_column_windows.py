@@ -396,6 +396,32 @@ def test_a_value_that_would_become_another_is_refused(before, now):
             harness.process_element(ColumnBatch(pa.record_batch({"k": [1], "v": now})), 0)
 
 
+@pytest.mark.parametrize("is_windowed", [True, False])
+def test_states_of_subtasks_that_saw_other_types_first_come_together(is_windowed):
+    """As of a union of int and bigint, or string and large_string: each subtask goes by its own first batch."""
+    env = StreamExecutionEnvironment.get_execution_environment()
+    stream = env.from_collection([]).as_columns(SCHEMA).key_by("k")
+    stream = stream.window(assigner((10, 10, 0))) if is_windowed else stream
+    stream = stream.aggregate(least=min_("v"), all=collect("v"), last=last("k"))._stream
+    texts = [f"k{number}" for number in range(8)]
+    found, restore = {}, []
+    for index, types in enumerate([(pa.large_string(), pa.int64()), (pa.string(), pa.int32())]):
+        at = np.flatnonzero(RowKeys(("k",), MAX_PARALLELISM, 2).of(pa.record_batch({"k": texts})) == index)
+        assert len(at)
+        batch = pa.record_batch({"k": pa.array(texts, types[0]), "v": pa.array(range(8), types[1])}).take(at)
+        options = {"parallelism": 2, "subtask_index": index, "max_parallelism": MAX_PARALLELISM}
+        with OperatorHarness.of(stream, **options) as harness:
+            harness.process_element(ColumnBatch(batch, at), 0)
+            restore.append(harness.snapshot())
+    with OperatorHarness.of(stream, restore=restore, max_parallelism=MAX_PARALLELISM) as harness:
+        rows = pa.record_batch({"k": texts, "v": pa.array([9] * 8, pa.int32())})
+        harness.process_element(ColumnBatch(rows, np.arange(8)), 0)
+        harness.process_watermark(MAX_WATERMARK)
+        for each in harness.output:
+            found.update({} if isinstance(each, Watermark) else {row["k"]: row for row in each.value.batch.to_pylist()})
+    assert found == {k: {"k": k, "least": v, "all": [v, 9], "last": k} for v, k in enumerate(texts)}
+
+
 def test_a_key_of_another_type_is_refused():
     """-1 as an int and as a bigint have different key groups: one subtask would have the one, and another the other."""
     for narrow in (pa.array([-1], pa.int32()), pa.array(["-1"]), pa.array([-1], pa.duration("ms"))):
