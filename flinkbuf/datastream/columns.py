@@ -339,6 +339,9 @@ class ColumnStream:
         >>> sorted(one.union(two).execute_and_collect(limit=2))
         [Row(n=1), Row(n=2)]
         """
+        for each in streams:
+            if not isinstance(each, ColumnStream):
+                raise TypeError(f"union() of a column stream takes column streams, got {each!r:.80}; say as_columns()")
         alike = all(each._description == self._description for each in streams)
         united = self._stream.union(*(each._stream for each in streams))
         return ColumnStream(united, self._description if alike else None, self.schema)
@@ -377,6 +380,8 @@ class ColumnStream:
                     f"key_by() of a column stream takes names of columns, got {type(name).__name__} {name!r:.80}; "
                     "compute a key with with_columns(), then key by its name"
                 )
+            if names.count(name) > 1:
+                raise ValueError(f"key_by() is told of the column {name!r} twice")
         return KeyedColumnStream(self, names)
 
     # --- the way out

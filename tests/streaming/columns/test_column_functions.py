@@ -58,6 +58,14 @@ def test_texts_of_polars_come_as_arrow_can_take_them():
     assert ColumnBatch(made).take([1]).batch.to_pylist() == [{"a": "y"}]
 
 
+def test_what_no_program_can_be_made_of_is_refused_where_it_is_said():
+    stream = StreamExecutionEnvironment.get_execution_environment().from_collection([(1,)]).as_columns("n int")
+    with pytest.raises(ValueError, match=r"key_by\(\) is told of the column 'n' twice"):
+        stream.key_by("n", "n")
+    with pytest.raises(TypeError, match=r"union\(\) of a column stream takes column streams, got .*; say as_columns"):
+        stream.union(stream.as_records())
+
+
 class Added(MapBatchFunction):
     def open(self, runtime_context):
         self.number = 100
