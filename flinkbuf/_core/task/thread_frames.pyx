@@ -6,12 +6,16 @@ have gone on meanwhile. In pure Python it could.
 
 import gc
 import sys
+import threading
 
 from cpython.object cimport PyObject
 
 
 cdef extern from "Python.h":
     int PyThreadState_SetAsyncExc(unsigned long thread, PyObject* error)
+
+
+cdef frozenset LOCKING = frozenset(["__enter__", "__exit__", "_acquire_restore", "_release_save", "notify"])
 
 
 cdef bint is_library(str filename, str function, tuple libraries):
@@ -57,11 +61,17 @@ cdef bint is_called_by_nobody(object frame):
     return False
 
 
+cdef bint is_taking_lock(object frame):
+    """Whether a thread is where a lock may be taken that nothing would give back."""
+    return frame is not None and frame.f_code.co_filename == threading.__file__ and frame.f_code.co_name in LOCKING
+
+
 def raise_in_function(unsigned long thread, error_class not None, tuple own, tuple libraries):
     """Have an exception raised in a thread at its next instruction, if it is in a function that is not flinkbuf's.
 
     One that the interpreter calls by itself, for an object that goes or at a collection of garbage, is left alone: the
-    interpreter prints what such a function raises, and goes on.
+    interpreter prints what such a function raises, and goes on. So is one that is on its way into or out of a condition
+    of `threading`, as in ``event.wait()`` or ``queue.get()``: the lock would stay taken for ever.
 
     Returns
     -------
@@ -69,6 +79,6 @@ def raise_in_function(unsigned long thread, error_class not None, tuple own, tup
         Whether it will be.
     """
     frame = innermost_frame(thread, own, libraries)
-    if frame is None or is_called_by_nobody(frame):
+    if frame is None or is_called_by_nobody(frame) or is_taking_lock(sys._current_frames().get(thread)):
         return False
     return PyThreadState_SetAsyncExc(thread, <PyObject*>error_class) == 1

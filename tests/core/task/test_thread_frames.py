@@ -2,9 +2,11 @@
 
 import gc
 import queue
+import sys
 import sysconfig
 import threading
-from contextlib import contextmanager
+import time
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -111,6 +113,30 @@ def test_what_the_interpreter_calls_by_itself_is_left_alone(caller):
             assert not raise_in_function(thread, Told, OWN, LIBRARIES)
         finally:
             may_end.set()
+
+
+def test_a_function_that_takes_a_lock_is_left_alone_until_it_has_it():
+    condition = threading.Condition()
+
+    def wait():
+        with suppress(Told), condition:
+            condition.wait(10)
+
+    condition.acquire()
+    with thread_of(wait) as thread:
+        try:
+            while sys._current_frames()[thread].f_code.co_name != "__enter__":
+                time.sleep(0.001)
+            assert innermost_frame(thread, OWN, LIBRARIES).f_code.co_name == "wait"
+            assert not raise_in_function(thread, Told, OWN, LIBRARIES)
+        finally:
+            condition.release()
+        while not raise_in_function(thread, Told, OWN, LIBRARIES):
+            time.sleep(0.001)
+        with condition:
+            condition.notify()
+    assert condition.acquire(timeout=5), "the lock was given back"
+    condition.release()
 
 
 def test_a_function_that_is_in_compiled_code_of_flinkbuf_hears_it_when_it_comes_back():
