@@ -425,7 +425,7 @@ class ColumnStream:
         >>> counts.get_side_output(OutputTag("late")).execute_and_collect(limit=1)
         []
         """
-        stream, tag = self._stream, output_tag.tag_id
+        stream, tag = self._stream, _tag_of(output_tag)
         stream._env._note_side_output(stream._operator("get_side_output"), tag, stream._value_type)
         side = SideOutputTransformation("SideOutput", stream._value_type, [stream._transformation], output_tag=tag)
         return ColumnStream(type(stream)(stream._env, side))
@@ -614,6 +614,8 @@ class WindowedColumnStream:
         >>> windows.allowed_lateness(500).aggregate(bids=count()).execute_and_collect(limit=1)
         [Row(auction=1, bids=1)]
         """
+        if isinstance(time_ms, bool) or not isinstance(time_ms, int):
+            raise TypeError(f"allowed_lateness() takes milliseconds, an int, got {type(time_ms).__name__} {time_ms!r}")
         if time_ms < 0:
             raise ValueError(f"The allowed lateness cannot be negative, got {time_ms} ms")
         self._lateness_ms = time_ms
@@ -634,7 +636,7 @@ class WindowedColumnStream:
         >>> windows.side_output_late_data(OutputTag("late")).aggregate(bids=count()).execute_and_collect(limit=1)
         [Row(auction=1, bids=1)]
         """
-        self._late_tag = output_tag.tag_id
+        self._late_tag = _tag_of(output_tag)
         return self
 
     def aggregate(self, **aggregates: Aggregate) -> ColumnStream:
@@ -684,7 +686,7 @@ def count(column: Any = None) -> Aggregate:
 
 
 def sum_(column: Any) -> Aggregate:
-    """Add up a column: integers as bigint, other numbers as double or decimal; too large a sum is an error.
+    """Add up a column: integers in 64 bits, other numbers as double or decimal; too large a sum is an error.
 
     Examples
     --------
@@ -843,6 +845,13 @@ def _named(names: tuple[str, ...], columns: dict[str, Any], where: str) -> tuple
 def _batch_function(function: Any, where: str) -> Callable[[Any], Any]:
     check_function(function, MapBatchFunction, f"{where} takes a function of a batch, or a MapBatchFunction")
     return as_call(function, MapBatchFunction, "map_batch")
+
+
+def _tag_of(output_tag: Any) -> str:
+    if not isinstance(output_tag, OutputTag):
+        raise TypeError(f"an OutputTag is needed, got {type(output_tag).__name__} {output_tag!r:.80}")
+    tag_id: str = output_tag.tag_id
+    return tag_id
 
 
 def _checked_aggregates(aggregates: dict[str, Any], key: tuple[str, ...]) -> tuple[tuple[str, Aggregate], ...]:

@@ -13,6 +13,7 @@ from flinkbuf.records.column_batch import ColumnBatch
 from flinkbuf.spark.frames.arrow_output import MAX_ROWS, MESSAGES_WAITING
 from flinkbuf.spark.frames.spark_sink import output_of
 from flinkbuf.spark.frames.spark_task_io import OutputQueue
+from flinkbuf.streaming.columns.column_functions import column_as
 from flinkbuf.streaming.columns.column_operator import ColumnOperator
 
 if TYPE_CHECKING:
@@ -60,13 +61,9 @@ class ColumnSinkOperator(ColumnOperator):
             )
         columns = []
         for field in self._schema:
-            column = batch.column(field.name)
-            try:
-                columns.append(column if column.type.equals(field.type) else column.cast(field.type))
-            except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-                raise TypeError(
-                    f"column {field.name!r} is {column.type}, and to_data_frame() says {field.type}: {error}"
-                ) from None
+            said = f"is {field.type} to to_data_frame()"
+            column = column_as(batch.column(field.name), field.type, field.name, said)
+            columns.append(column)
             if field.name in self._required and column.null_count:
                 raise ValueError(
                     f"a row has null in column {field.name!r}, which the schema of to_data_frame() declares not "

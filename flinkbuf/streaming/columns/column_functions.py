@@ -249,3 +249,56 @@ def _other_count(count: int, given: Any) -> ValueError:
         f"the function of map_batches() was given {count} rows and gave {given}: it gives a row for each, in their "
         "order; one that gives other rows is called by flat_map_batches()"
     )
+
+
+def column_as(column: pa.Array, type_: pa.DataType, name: str, said: str) -> pa.Array:
+    """Return a column as another type, with the same values.
+
+    Parameters
+    ----------
+    column : pyarrow.Array
+    type_ : pyarrow.DataType
+    name : str
+        Of the column.
+    said : str
+        Who wants that type: "was int64 before".
+
+    Raises
+    ------
+    TypeError
+        If a value is none of that type, or would become another one.
+    """
+    import pyarrow as pa
+
+    if column.type.equals(type_):
+        return column
+    error: Exception = TypeError(f"a cast would change values of {column.type}")
+    if _keeps_values(column.type, type_):
+        try:
+            return column.cast(type_)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as told:
+            error = told
+    raise TypeError(
+        f"column {name!r} {said} and is {column.type} now, and its values do not fit: {error}; cast the column in "
+        "select() or with_columns()"
+    ) from None
+
+
+def _keeps_values(one: pa.DataType, other: pa.DataType) -> bool:
+    """Return whether a cast from one type to another gives the same values, or fails."""
+    from pyarrow import types
+
+    if types.is_dictionary(one):
+        return _keeps_values(one.value_type, other)
+    if one.id == other.id or types.is_null(one):
+        return True
+    if types.is_floating(one):
+        return types.is_floating(other) and one.bit_width < other.bit_width
+    alike = (
+        (types.is_integer, types.is_floating, types.is_decimal),
+        (types.is_string, types.is_large_string, types.is_string_view),
+        (types.is_binary, types.is_large_binary, types.is_binary_view),
+        (types.is_date,),
+        (types.is_time,),
+    )
+    return any(any(is_kind(one) for is_kind in kinds) and any(is_kind(other) for is_kind in kinds) for kinds in alike)

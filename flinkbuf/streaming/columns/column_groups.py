@@ -16,7 +16,7 @@ from flinkbuf._core.columns.key_slots import KeySlots
 from flinkbuf._core.columns.slot_aggregates import make_aggregate
 from flinkbuf.records.column_exchange import go_alike, key_columns
 from flinkbuf.streaming.columns.aggregates import Aggregate
-from flinkbuf.streaming.columns.column_functions import columns_of
+from flinkbuf.streaming.columns.column_functions import column_as, columns_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -94,7 +94,7 @@ class GroupPlan:
     def read_as(self, read: Sequence[Sequence[pa.Array]]) -> list[list[pa.Array]]:
         """Return the columns that each aggregate reads with the types that the first batch had."""
         return [
-            [_as(column, type_, name) for column, type_ in zip(columns, types, strict=True)]
+            [_as_before(column, type_, name) for column, type_ in zip(columns, types, strict=True)]
             for (name, _), columns, types in zip(self.aggregates, read, self.types, strict=True)
         ]
 
@@ -118,7 +118,8 @@ class GroupPlan:
                     "before key_by(), with with_columns()"
                 )
         columns = [
-            _as(column, field.type, field.name) for column, field in zip(keys.columns, self.key_schema, strict=True)
+            _as_before(column, field.type, field.name)
+            for column, field in zip(keys.columns, self.key_schema, strict=True)
         ]
         return pa.record_batch(columns, schema=self.key_schema)
 
@@ -220,7 +221,7 @@ class ColumnGroups:
         for (name, _), accumulator in zip(self._plan.aggregates, self._accumulators, strict=True):
             end = position + len(accumulator.state_types)
             columns = zip(batch.columns[position:end], accumulator.state_types, strict=True)
-            states.append(tuple(_as(column, type_, name) for column, type_ in columns))
+            states.append(tuple(_as_before(column, type_, name) for column, type_ in columns))
             position = end
         self._merge(self.slots_of(keys), states)
 
@@ -278,38 +279,5 @@ def _one_batch(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
     return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
 
 
-def _as(column: pa.Array, type_: pa.DataType, name: str) -> pa.Array:
-    import pyarrow as pa
-
-    if column.type.equals(type_):
-        return column
-    error: Any = "a cast could change them"
-    if _keeps_values(column.type, type_):
-        try:
-            return column.cast(type_)
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as told:
-            error = told
-    raise TypeError(
-        f"column {name!r} was {type_} before and is {column.type} now, and its values do not fit: {error}; "
-        "cast the column in select() or with_columns()"
-    ) from None
-
-
-def _keeps_values(one: pa.DataType, other: pa.DataType) -> bool:
-    """Return whether a cast from one type to another gives the same values, or fails."""
-    from pyarrow import types
-
-    if types.is_dictionary(one):
-        return _keeps_values(one.value_type, other)
-    if one.id == other.id or types.is_null(one):
-        return True
-    if types.is_floating(one):
-        return types.is_floating(other) and one.bit_width < other.bit_width
-    alike = (
-        (types.is_integer, types.is_floating, types.is_decimal),
-        (types.is_string, types.is_large_string, types.is_string_view),
-        (types.is_binary, types.is_large_binary, types.is_binary_view),
-        (types.is_date,),
-        (types.is_time,),
-    )
-    return any(any(is_kind(one) for is_kind in kinds) and any(is_kind(other) for is_kind in kinds) for kinds in alike)
+def _as_before(column: pa.Array, type_: pa.DataType, name: str) -> pa.Array:
+    return column_as(column, type_, name, f"was {type_} before")

@@ -20,6 +20,7 @@ from flinkbuf.records.arrow_batches import arrow_batches, arrow_schema, batch_bu
 from flinkbuf.records.column_batch import ColumnBatch, PageReader, batches_in, without_dictionaries
 from flinkbuf.streaming.chain.functions import has_lifecycle
 from flinkbuf.streaming.chain.map_batches import milliseconds_in
+from flinkbuf.streaming.columns.column_functions import column_as
 from flinkbuf.streaming.time.watermark_strategy import TimestampAssigner, WatermarkStrategy
 
 if TYPE_CHECKING:
@@ -139,7 +140,10 @@ class _Elements:
                 f"a batch with the columns {', '.join(found) or '(none)'} came where as_columns() was told of "
                 f"{', '.join(wanted)}"
             )
-        columns = [batch.column(name).cast(self._schema.field(name).type) for name in wanted]
+        columns = [
+            column_as(batch.column(field.name), field.type, field.name, f"is {field.type} to as_columns()")
+            for field in self._schema
+        ]
         return pa.record_batch(columns, schema=self._schema)
 
 

@@ -96,7 +96,9 @@ def test_a_schema_says_which_types_columns_have(spark):
         environment().from_collection(batches).as_columns("a bigint, b string").to_data_frame(
             "a int, c string"
         ).collect()
-    with pytest.raises(Exception, match="column 'b' is string, and to_data_frame.* says int32"):
+    with pytest.raises(
+        Exception, match="column 'b' is int32 to to_data_frame.* and is string now, and its values do not fit"
+    ):
         environment().from_collection(batches).as_columns("a bigint, b string").to_data_frame("a int, b int").collect()
 
 
