@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 _READ = b"flinkbuf.read"  # in the metadata of a state's schema: what `GroupPlan.read_schema` gives
 _COLUMNS = b"flinkbuf.columns"  # likewise: keys and aggregates, whose columns stand in this order
 _KEY = "key "  # before the names of key columns there
-_CHUNKS_KEPT = 64  # of keys, before they are put together
 
 
 @dataclass(frozen=True)
@@ -167,7 +166,7 @@ class ColumnGroups:
     def __init__(self, plan: GroupPlan) -> None:
         self._plan = plan
         self._slots = KeySlots(plan.key_schema)
-        self._keys: list[pa.RecordBatch] = []
+        self._keys: list[pa.RecordBatch] = []  # in the order of their slots, each less than half of the one before
         self._accumulators = [
             make_aggregate(aggregate.kind, *types)
             for (_, aggregate), types in zip(plan.aggregates, plan.types, strict=True)
@@ -184,9 +183,7 @@ class ColumnGroups:
         """Return the slot of each key; one that is new gets the next."""
         slots, new_rows = self._slots.find_or_add(keys)
         if len(new_rows):
-            self._keys.append(keys.take(new_rows))
-            if len(self._keys) > _CHUNKS_KEPT:
-                self._keys = [_one_batch(self._keys)]
+            self._keep_keys(keys.take(new_rows))
         return slots
 
     def add(self, keys: pa.RecordBatch, read: Sequence[Sequence[pa.Array]]) -> np.ndarray:
@@ -253,9 +250,29 @@ class ColumnGroups:
             ]
         return self._keys[0]
 
+    def _keep_keys(self, keys: pa.RecordBatch) -> None:
+        """Keep keys behind those that there are: each is copied once for each doubling, not for each batch."""
+        self._keys.append(keys)
+        while len(self._keys) > 1 and 2 * self._keys[-1].num_rows >= self._keys[-2].num_rows:
+            last = self._keys.pop()
+            self._keys[-1] = _one_batch([self._keys[-1], last])
+
+    def _keys_at(self, slots: np.ndarray) -> pa.RecordBatch:
+        """Return the keys in some slots, which rise."""
+        import numpy as np
+
+        found, start = [], 0
+        for keys in self._keys:
+            end = start + keys.num_rows
+            rows = slots[np.searchsorted(slots, start) : np.searchsorted(slots, end)]
+            if len(rows):
+                found.append(keys.take(rows - start))
+            start = end
+        return _one_batch(found) if found else self.keys().slice(0, 0)
+
     def results(self, slots: np.ndarray | None = None) -> tuple[pa.RecordBatch, list[pa.Array]]:
-        """Return keys and results of all groups, or of those in some slots."""
-        keys = self.keys() if slots is None else self.keys().take(slots)
+        """Return keys and results of all groups, or of those in some slots, which rise."""
+        keys = self.keys() if slots is None else self._keys_at(slots)
         return keys, [accumulator.result(slots) for accumulator in self._accumulators]
 
     @property
