@@ -1,8 +1,8 @@
 """The operators between records and batches of columns: a function over batches, and the two borders of column streams.
 
 Records wait in an operator until there are enough of them, or until the first has waited long enough. Nothing waits
-longer than event time, a checkpoint or the input: before a watermark, a status, a barrier and the end goes on, the batch
-leaves with what there is. So the operator has no state, and no record is passed by a watermark that came after it.
+longer than event time, a checkpoint or the input: before a watermark, a status, a barrier and the end goes on, the
+batch leaves with what there is. So the operator has no state, and no record is passed by a watermark that came after.
 Flink: AbstractMapBundleOperator; PyFlink has bundles only inside its own runtime.
 """
 
