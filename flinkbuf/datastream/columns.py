@@ -454,10 +454,14 @@ class ColumnStream:
 
         Examples
         --------
+        >>> from flinkbuf.common import Configuration
         >>> from flinkbuf.datastream import StreamExecutionEnvironment
-        >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
-        >>> _ = env.from_collection([(1,)]).as_columns("n int").print()
-        >>> _ = env.execute()  # prints +I[1]
+        >>> embedded = Configuration().set_string("execution.target", "embedded")  # as threads of this process
+        >>> env = StreamExecutionEnvironment.get_execution_environment(embedded).set_parallelism(1)
+        >>> _ = env.from_collection([(1,), (2,)]).as_columns("n int").print("rows")
+        >>> _ = env.execute()
+        rows> +I[1]
+        rows> +I[2]
         """
         return self.as_records().print(sink_identifier)
 
