@@ -13,6 +13,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from flinkbuf.checkpoints.local_files import sync_directory
 from flinkbuf.errors import CorruptDataError
 from flinkbuf.private_files import make_private_directories
 
@@ -49,7 +50,7 @@ def archive_job(directory: str | os.PathLike[str], details: Json) -> Path:
     except BaseException:
         os.unlink(temporary)
         raise
-    _sync_directory(path.parent)
+    sync_directory(str(path.parent))
     return path
 
 
@@ -88,12 +89,3 @@ def _path_of(directory: str | os.PathLike[str], job_id: str) -> Path:
     if not re.fullmatch("[0-9a-f]{32}", job_id):  # it becomes a file's name
         raise ValueError(f"a job's id has 32 hex digits, got {job_id!r:.80}")
     return Path(directory) / (job_id + SUFFIX)
-
-
-def _sync_directory(directory: Path) -> None:
-    """Have the name last, too, not only what the file holds."""
-    handle = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

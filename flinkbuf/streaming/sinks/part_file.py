@@ -11,6 +11,7 @@ import uuid
 from dataclasses import dataclass, replace
 from typing import IO, Any, Protocol
 
+from flinkbuf.checkpoints.local_files import sync_directory
 from flinkbuf.errors import CorruptDataError
 
 _COPY_BYTES = 1024 * 1024  # at a time
@@ -51,7 +52,7 @@ class PendingFile:
         except FileNotFoundError:
             if not os.path.exists(self.final_path):
                 return False
-        _sync_directory(os.path.dirname(self.final_path))
+        sync_directory(os.path.dirname(self.final_path) or os.curdir)
         for path in self.replaces:
             with contextlib.suppress(OSError):  # it is hidden, and does no harm
                 os.remove(path)
@@ -184,7 +185,7 @@ class PartFile:
         """Have the bytes on the disk, and the name: a checkpoint that counts the file finds it after a power cut."""
         os.fsync(self._file.fileno())
         while self._unsynced:
-            _sync_directory(self._unsynced[-1])
+            sync_directory(self._unsynced[-1])
             self._unsynced.pop()
 
     def _located(self, error: OSError) -> OSError:
@@ -225,12 +226,3 @@ def _directories_with_new_names(folder: str) -> list[str]:
     while not os.path.isdir(found[-1]):
         found.append(os.path.dirname(found[-1]))
     return found
-
-
-def _sync_directory(path: str) -> None:
-    """Have a new name on the disk, too."""
-    descriptor = os.open(path or ".", os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
