@@ -8,7 +8,6 @@ batches of any schema: a head, the schema, the timestamps, and the batch in Arro
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -115,6 +114,10 @@ class PageReader:
     def __init__(self) -> None:
         self._schemas: dict[bytes, pa.Schema] = {}
 
+    def element_of(self, value: ColumnBatch | bytes) -> ColumnBatch:
+        """Return an element that came by reference as it is, and the one of a page."""
+        return value if isinstance(value, ColumnBatch) else self.read(value)
+
     def read(self, page: bytes) -> ColumnBatch:
         """Return the element of a page, over the same memory.
 
@@ -186,16 +189,6 @@ def without_dictionaries(batch: pa.RecordBatch) -> pa.RecordBatch:
         column.dictionary_decode() if pa.types.is_dictionary(column.type) else column for column in batch.columns
     ]
     return pa.record_batch(columns, batch.schema.names)
-
-
-def batches_in(table: Any) -> Iterator[pa.RecordBatch]:
-    """Yield what pyarrow gives, a RecordBatch or a Table, as batches."""
-    import pyarrow as pa
-
-    if isinstance(table, pa.RecordBatch):
-        yield table
-    else:
-        yield from table.to_batches()
 
 
 declare_fixed(ColumnBatch)

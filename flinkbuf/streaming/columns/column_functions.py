@@ -137,7 +137,7 @@ def schema_behind(function: Callable[[ColumnBatch], Iterable[ColumnBatch]], sche
     """Return the schema of what a function makes of batches of a schema: it is called with one that has no rows."""
     import pyarrow as pa
 
-    empty = ColumnBatch(pa.RecordBatch.from_arrays([pa.array([], field.type) for field in schema], schema=schema))
+    empty = ColumnBatch(pa.RecordBatch.from_pylist([], schema))
     for element in function(empty):
         return element.batch.schema
     raise ValueError(

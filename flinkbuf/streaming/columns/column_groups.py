@@ -144,7 +144,7 @@ def schema_of_groups(
     """Return the schema of the results: the key's columns, then the aggregates'."""
     import pyarrow as pa
 
-    empty = pa.RecordBatch.from_arrays([pa.array([], field.type) for field in schema], schema=schema)
+    empty = pa.RecordBatch.from_pylist([], schema)
     fields = [pa.field(field.name, field.type) for field in key_columns(empty, key).schema]
     for name, aggregate in aggregates:
         if aggregate.is_of_window:
@@ -243,11 +243,8 @@ class ColumnGroups:
         import pyarrow as pa
 
         if len(self._keys) != 1:
-            self._keys = [
-                pa.record_batch([pa.array([], field.type) for field in self._plan.key_schema], self._plan.key_schema)
-                if not self._keys
-                else _one_batch(self._keys)
-            ]
+            empty = pa.RecordBatch.from_pylist([], self._plan.key_schema)
+            self._keys = [_one_batch(self._keys) if self._keys else empty]
         return self._keys[0]
 
     def _keep_keys(self, keys: pa.RecordBatch) -> None:
@@ -274,16 +271,6 @@ class ColumnGroups:
         """Return keys and results of all groups, or of those in some slots, which rise."""
         keys = self.keys() if slots is None else self._keys_at(slots)
         return keys, [accumulator.result(slots) for accumulator in self._accumulators]
-
-    @property
-    def nbytes(self) -> int:
-        """Return how many bytes of memory the groups take, about."""
-        held = [
-            self._slots.nbytes,
-            *(each.nbytes for each in self._accumulators),
-            *(each.nbytes for each in self._keys),
-        ]
-        return sum(held)
 
     def _merge(self, slots: np.ndarray, states: Iterable[Sequence[pa.Array]]) -> None:
         for accumulator, columns in zip(self._accumulators, states, strict=True):

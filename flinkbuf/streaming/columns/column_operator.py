@@ -17,9 +17,9 @@ from flinkbuf._core.operators.stream_operator import StreamOperator
 from flinkbuf._core.operators.timestamps_operator import TimestampsAndWatermarksOperator
 from flinkbuf._core.value.type_codec import TypeCodec
 from flinkbuf.records.arrow_batches import arrow_batches, arrow_schema, batch_builder, record_type
-from flinkbuf.records.column_batch import ColumnBatch, PageReader, batches_in, without_dictionaries
+from flinkbuf.records.column_batch import ColumnBatch, PageReader, without_dictionaries
 from flinkbuf.streaming.chain.functions import has_lifecycle
-from flinkbuf.streaming.chain.map_batches import milliseconds_in
+from flinkbuf.streaming.chain.map_batches import milliseconds_in, record_batches
 from flinkbuf.streaming.columns.column_functions import column_as
 from flinkbuf.streaming.time.watermark_strategy import TimestampAssigner, WatermarkStrategy
 
@@ -36,7 +36,7 @@ class ColumnOperator(StreamOperator):
 
     def process_element(self, value: Any, timestamp: int) -> None:
         """Take an element, or the page of one."""
-        self.process_batch(value if type(value) is ColumnBatch else self._pages.read(value))
+        self.process_batch(self._pages.element_of(value))
 
     def process_batch(self, element: ColumnBatch) -> None:
         """Take the rows of one element."""
@@ -117,7 +117,7 @@ class _Elements:
         import numpy as np
 
         position = 0
-        for each in batches_in(batch):
+        for each in record_batches(batch):
             if not each.num_rows:
                 continue
             given = without_dictionaries(each)
@@ -167,7 +167,7 @@ class _Rows:
         self._pages = PageReader()
 
     def __call__(self, value: Any) -> Iterator[tuple[ArrowBatch, np.ndarray | None, TypeCodec]]:
-        element = value if type(value) is ColumnBatch else self._pages.read(value)
+        element = self._pages.element_of(value)
         batch = without_dictionaries(element.batch)
         codec = self._codec
         if codec is None:
@@ -196,7 +196,7 @@ class ColumnTimestampsOperator(TimestampsAndWatermarksOperator):
 
     def process_element(self, value: Any, timestamp: int) -> None:
         """Give the rows of an element, or of a page, their timestamps."""
-        element = value if type(value) is ColumnBatch else self._pages.read(value)
+        element = self._pages.element_of(value)
         batch = element.batch
         if batch.schema.get_field_index(self._column) < 0:
             raise KeyError(

@@ -217,7 +217,6 @@ class ColumnWindowOperator(ColumnOperator):
 
     def process_batch(self, element: ColumnBatch) -> None:
         """Add rows to their slices; those that are late, and not too late, give their windows again."""
-
         times = element.timestamps
         if times is None or (times == NO_TIMESTAMP).any():
             raise ValueError(

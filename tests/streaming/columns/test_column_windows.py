@@ -88,10 +88,6 @@ def element_of(rows):
     return ColumnBatch(batch, batch["at"].to_numpy())
 
 
-def milliseconds(value):
-    return int(value.timestamp() * 1000) if hasattr(value, "timestamp") else value
-
-
 def rows_of(elements):
     """What a harness has collected, as rows of numbers, in order; watermarks stay."""
     for each in elements:
