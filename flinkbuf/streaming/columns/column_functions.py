@@ -189,7 +189,8 @@ def _by_arrow(batch: pa.RecordBatch, expressions: Mapping[str, Any]) -> dict[str
 def _by_polars(batch: pa.RecordBatch, expressions: Mapping[str, Any]) -> dict[str, Any]:
     import polars
 
-    frame = polars.from_arrow(batch).with_columns(**expressions)  # what is one value becomes one for all rows
+    rows: Any = polars.from_arrow(batch)  # a DataFrame, as a batch has columns
+    frame = rows.with_columns(**expressions)  # what is one value becomes one for all rows
     return {name: _checked(frame[name].to_arrow(), batch, name, "select()") for name in expressions}
 
 
