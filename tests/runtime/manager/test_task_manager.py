@@ -568,16 +568,28 @@ def test_nobody_answers():
 HOLD_GIL = """
     import ctypes, sys, threading, time
     sys.path.insert(0, {support!r})
-    from task_managers import Master, graph_of
+    import task_managers
+    from task_managers import SESSION, HeartbeatRequest, Master, graph_of
 
     def hold(value):
-        ctypes.PyDLL(None).usleep(999_999)  # PyDLL keeps the GIL
-        ctypes.PyDLL(None).usleep(999_999)
+        sleep = ctypes.PyDLL(None).sleep  # PyDLL keeps the GIL
+        sys.setswitchinterval(1000)  # no other thread of this process asks for it from now on,
+        until = time.monotonic() + 0.05
+        while time.monotonic() < until:
+            pass  # and those that asked have had it
+        task_managers.ask()
+        sleep(2)
+        sys.setswitchinterval(0.005)
         return value
+
+    def ask():
+        manager._link.wake()  # the manager looks at the time once before it looks for messages
+        master.tell("m0", HeartbeatRequest(SESSION, 0))
 
     out = []
     with Master(graph_of([1], hold, out.append), heartbeat_timeout_ms=1500) as master:
-        master.add()
+        task_managers.ask = ask  # hold is copied, with what it refers to
+        manager = master.add()
         master.deploy_all()
         deadline = time.monotonic() + 20
         sequence = 0
