@@ -740,7 +740,7 @@ begin = time.monotonic()
 _, status = os.wait()
 took = time.monotonic() - begin
 client.cancel().result()
-print(status, took < 4)
+print(status, took < 20)
 """
 
 

@@ -511,7 +511,7 @@ def test_a_thousand_idle_connections_are_carried_along(pair):
         assert wait_until(lambda: pair.there._server.counters()["connections"] >= 1000)
         started = time.monotonic()
         assert check(pair.start(pair.there.address, RECORDS).end(), pair.there.address) is None
-        assert time.monotonic() - started < 5
+        assert time.monotonic() - started < 20
     finally:
         for connection in idle:
             connection.close()

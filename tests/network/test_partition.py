@@ -346,7 +346,7 @@ def test_waiting_for_readers_ends_at_the_timeout(network):
     with ResultPartition(network, 2) as partition:
         started = time.monotonic()
         assert not partition.wait_for_all_data_processed(150)
-        assert 0.14 < time.monotonic() - started < 5
+        assert 0.14 < time.monotonic() - started < 20
         assert not partition.wait_for_all_data_processed(0)
         assert not partition.is_all_data_processed
 

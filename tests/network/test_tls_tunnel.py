@@ -346,7 +346,7 @@ def test_peer_that_dies_is_named(certificates):
                 with pytest.raises(RemoteTransportError, match="most likely lost") as caught:
                     for _ in reader:
                         pass
-                assert time.monotonic() - started < 5
+                assert time.monotonic() - started < 20
                 assert "connection with {}:{}: ".format(*proxy.address) in str(caught.value)
         thread.join()  # its producer is told, too
 
@@ -493,7 +493,7 @@ def test_closing_does_not_wait_for_strangers(certificates):
         started = time.monotonic()
         here.close()
         there.close()
-        assert time.monotonic() - started < 5
+        assert time.monotonic() - started < 20
         silent.settimeout(20)
         assert silent.recv(1) == b""
     with pytest.raises(OSError, match="refused"):

@@ -154,7 +154,7 @@ def test_under_back_pressure_a_checkpoint_is_complete_at_once_and_nothing_is_los
     events = group.told(CheckpointAcknowledged, 1)
     assert any(event.metrics.is_unaligned for event in events)
     assert sum(event.metrics.bytes_persisted_during_alignment for event in events) == queued > 0
-    assert took < 1.5
+    assert took < 20  # aligned, it would wait for the gate for ever
     # What the sinks had counted came out of the first run: the rest, and nothing else, comes out of the second.
     rest = run_to_the_end(limit, restore_of(group, 1))
     assert sorted(before(taken, group, 1) + rest) == all_of(limit)

@@ -293,7 +293,7 @@ def test_a_job_goes_on_when_a_task_manager_is_killed(tmp_path):
     job, out = local_job(die_once, restarts=1, elements=range(100))
     job.run()
     took = float((tmp_path / "again").read_text()) - float((tmp_path / "died").read_text())
-    assert took < 2 * load_factor()
+    assert took < 20  # a process that is silent is given up after 50 s
     assert set(out) == {value + 1 for value in range(100)}
     assert job._master.restart_count == 1
 

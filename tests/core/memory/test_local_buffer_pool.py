@@ -123,7 +123,7 @@ def test_a_wait_ends_at_its_time_and_says_how_the_pools_stand():
             start = time.monotonic()
             with pytest.raises(TimeoutError, match=r"within 250 ms: <LocalBufferPool 1 of 1 segments in use>"):
                 pool.request_blocking(timeout_ms=250)
-            assert 0.2 < time.monotonic() - start < 5
+            assert 0.2 < time.monotonic() - start < 20
             with pytest.raises(TimeoutError):
                 pool.request_blocking(timeout_ms=0)
 

@@ -193,7 +193,7 @@ def test_samplers_are_bounded_and_end_at_once():
         started = time.monotonic()
         asked = [sampler.ask(number, threads, 10**6, 10**6) for number in range(REQUESTS_MAX + 3)]
         sampler.close()
-        assert time.monotonic() - started < 5  # one wait alone would be 1,000 s
+        assert time.monotonic() - started < 20  # one wait alone would be 1,000 s
     assert asked.count(False) in (2, 3)  # the first may already have been begun
     assert answers == []
     assert not sampler.ask(1, threads, 1, 10)

@@ -1099,7 +1099,7 @@ def test_what_a_cluster_never_had_is_refused_at_once(slots_as_time_goes_on, monk
     for executors, task_count in ((LOST_ONE, 5), (replaced, 5), ([], 3)):
         with pytest.raises(ValueError, match="give the application more executors or cores"):
             barrier_stage.check_slots(cluster(10_800, executors), task_count, STAGE_USER)
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 20
     assert not caplog.text
 
 

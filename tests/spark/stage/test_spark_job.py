@@ -637,7 +637,7 @@ def test_a_job_is_cancelled_in_whatever_phase(sc, pause_s):
     client.cancel().result()
     with pytest.raises(JobCanceledError):
         client.get_job_execution_result().result()
-    assert time.monotonic() - started < 4
+    assert time.monotonic() - started < 20  # Spark looks now and then only whether the task of a worker is cancelled
     wait_for(lambda: not sc.statusTracker().getActiveJobsIds())
 
 
