@@ -27,9 +27,14 @@ from flinkbuf.streaming.chain.functions import MapBatchFunction, as_call
 from flinkbuf.streaming.chain.output_tag import OutputTag
 from flinkbuf.streaming.columns.aggregates import WINDOW_END, WINDOW_START, Aggregate
 from flinkbuf.streaming.columns.column_functions import check_expression
+from flinkbuf.streaming.columns.sliced_windows import CumulatingWindows, SlicedWindows
 from flinkbuf.streaming.time.watermark_strategy import WatermarkStrategy
 from flinkbuf.streaming.windows.assigner import WindowAssigner
-from flinkbuf.streaming.windows.time_windows import SlidingEventTimeWindows, TumblingEventTimeWindows
+from flinkbuf.streaming.windows.time_windows import (
+    CumulatingEventTimeWindows,
+    SlidingEventTimeWindows,
+    TumblingEventTimeWindows,
+)
 
 if TYPE_CHECKING:
     from flinkbuf.datastream.data_stream import DataStream
@@ -529,7 +534,7 @@ class KeyedColumnStream:
         return f"<KeyedColumnStream by {', '.join(self._names)}>"
 
     def window(self, window_assigner: WindowAssigner[Any, Any]) -> WindowedColumnStream:
-        """Cut the rows of each key into windows of event time: tumbling or sliding ones.
+        """Cut the rows of each key into windows of event time: tumbling, sliding or cumulating ones.
 
         Examples
         --------
@@ -543,11 +548,6 @@ class KeyedColumnStream:
         >>> windows.aggregate(bids=count()).execute_and_collect(limit=3)
         [Row(auction=1, bids=1), Row(auction=1, bids=2), Row(auction=1, bids=1)]
         """
-        if not isinstance(window_assigner, (TumblingEventTimeWindows, SlidingEventTimeWindows)):
-            raise TypeError(
-                "windows over columns are TumblingEventTimeWindows or SlidingEventTimeWindows, got "
-                f"{window_assigner!r}; others are to be had record by record: as_records().key_by(...).window(...)"
-            )
         return WindowedColumnStream(self, window_assigner)
 
     def aggregate(self, **aggregates: Aggregate) -> ColumnStream:
@@ -597,6 +597,7 @@ class WindowedColumnStream:
     def __init__(self, keyed: KeyedColumnStream, window_assigner: Any) -> None:
         self._keyed = keyed
         self._assigner = window_assigner
+        self._windows = _sliced(window_assigner)
         self._lateness_ms = 0
         self._late_tag: str | None = None
 
@@ -663,11 +664,11 @@ class WindowedColumnStream:
         >>> windows.aggregate(bids=count(), best=max_("price")).execute_and_collect(limit=1)
         [Row(auction=1, bids=2, best=9)]
         """
-        keyed, assigner = self._keyed, self._assigner
+        keyed = self._keyed
         factory = ColumnWindowFactory(
             None,
             keyed._names,
-            (assigner.size_ms, assigner.slide_ms, assigner.offset_ms),
+            self._windows,
             _checked_aggregates(aggregates, keyed._names),
             self._lateness_ms,
             self._late_tag,
@@ -856,6 +857,18 @@ def _tag_of(output_tag: Any) -> str:
         raise TypeError(f"an OutputTag is needed, got {type(output_tag).__name__} {output_tag!r:.80}")
     tag_id: str = output_tag.tag_id
     return tag_id
+
+
+def _sliced(assigner: Any) -> SlicedWindows:
+    """Return what an assigner stands for; one that a user has derived may do anything, with each record."""
+    if type(assigner) in (TumblingEventTimeWindows, SlidingEventTimeWindows):
+        return SlicedWindows(assigner.size_ms, assigner.slide_ms, assigner.offset_ms)
+    if type(assigner) is CumulatingEventTimeWindows:
+        return CumulatingWindows(assigner.size_ms, assigner.step_ms, assigner.offset_ms)
+    raise TypeError(
+        "windows over columns are TumblingEventTimeWindows, SlidingEventTimeWindows or CumulatingEventTimeWindows, "
+        f"got {assigner!r}; others are to be had record by record: as_records().key_by(...).window(...)"
+    )
 
 
 def _checked_aggregates(aggregates: dict[str, Any], key: tuple[str, ...]) -> tuple[tuple[str, Aggregate], ...]:

@@ -22,6 +22,7 @@ from flinkbuf.streaming.windows.time_triggers import (
     ProcessingTimeTrigger,
 )
 from flinkbuf.streaming.windows.time_windows import (
+    CumulatingEventTimeWindows,
     SlidingEventTimeWindows,
     SlidingProcessingTimeWindows,
     TumblingEventTimeWindows,
@@ -45,6 +46,7 @@ __all__ = [
     "CountTumblingWindowAssigner",
     "CountWindow",
     "CountWindowSerializer",
+    "CumulatingEventTimeWindows",
     "DeltaEvictor",
     "DeltaTrigger",
     "DynamicEventTimeSessionWindows",

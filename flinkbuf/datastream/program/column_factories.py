@@ -87,7 +87,7 @@ class ColumnWindowFactory(OperatorFactory):
     """Of aggregates by key and window."""
 
     key: tuple[str, ...]
-    window_ms: tuple[int, int, int]  # size, slide and offset
+    windows: Any  # SlicedWindows
     aggregates: tuple[tuple[str, Any], ...]
     lateness_ms: int
     late_tag: str | None
@@ -95,7 +95,6 @@ class ColumnWindowFactory(OperatorFactory):
     def create(self) -> StreamOperator:
         """Make the operator."""
         from flinkbuf.streaming.columns.column_windows import ColumnWindowOperator, WindowResults
-        from flinkbuf.streaming.columns.sliced_windows import SlicedWindows
 
-        windows, results = SlicedWindows(*self.window_ms), WindowResults(self.aggregates)
-        return ColumnWindowOperator(self.key, windows, results, self.lateness_ms, self.late_tag)
+        results = WindowResults(self.aggregates)
+        return ColumnWindowOperator(self.key, self.windows, results, self.lateness_ms, self.late_tag)

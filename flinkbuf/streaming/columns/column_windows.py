@@ -325,7 +325,7 @@ class ColumnWindowOperator(ColumnOperator):
     def _emit(self, groups: ColumnGroups, slots: np.ndarray | None, end: int) -> None:
         import numpy as np
 
-        batch = self._results.batch_of(groups, slots, end - self._windows.size_ms, end)
+        batch = self._results.batch_of(groups, slots, self._windows.start_of(end), end)
         self.emit(ColumnBatch(batch, np.full(batch.num_rows, end - 1)))
 
     # ---- snapshots

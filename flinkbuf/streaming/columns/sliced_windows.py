@@ -1,7 +1,7 @@
 """Windows of time as unions of slices: a row is added to one slice, a window is what its slices hold together.
 
 The slice is the greatest length of which size and slide are multiples, so a window begins and ends with a slice. Only
-numbers here, no columns. Flink's table runtime: SliceAssigners.
+numbers here, no columns. Flink's table runtime: SliceAssigners, with its CumulativeSliceAssigner.
 """
 
 from __future__ import annotations
@@ -56,6 +56,30 @@ class SlicedWindows:
         first = last - (last + self.size_ms - start - self.slice_ms) // self.slide_ms * self.slide_ms
         return range(first + self.size_ms, last + self.size_ms + 1, self.slide_ms)
 
+    def start_of(self, end: int) -> int:
+        """Return where the window begins that ends at `end`."""
+        return end - self.size_ms
+
     def slices_of(self, end: int) -> range:
         """Return where the slices of the window begin that ends at `end`."""
-        return range(end - self.size_ms, end, self.slice_ms)
+        return range(self.start_of(end), end, self.slice_ms)
+
+
+class CumulatingWindows(SlicedWindows):
+    """Windows one of which ends at every `slide_ms` and begins at the last multiple of `size_ms`, shifted by an offset.
+
+    Examples
+    --------
+    >>> windows = CumulatingWindows(12, 4)
+    >>> list(windows.ends_with(16)), windows.start_of(20), windows.slices_of(20)
+    ([20, 24], 12, range(12, 20, 4))
+    """
+
+    def ends_with(self, start: int) -> range:
+        """Return the ends of the windows that hold the slice which begins at `start`."""
+        whole = start - (start - self.offset_ms) % self.size_ms
+        return range(start + self.slide_ms, whole + self.size_ms + 1, self.slide_ms)
+
+    def start_of(self, end: int) -> int:
+        """Return where the window begins that ends at `end`."""
+        return end - 1 - (end - 1 - self.offset_ms) % self.size_ms

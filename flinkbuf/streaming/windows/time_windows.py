@@ -1,4 +1,4 @@
-"""Windows of a fixed length of time. Flink: Tumbling-, SlidingEventTimeWindows, those of processing time."""
+"""Windows of fixed lengths of time. Flink: Tumbling-, SlidingEventTimeWindows, those of processing time; CUMULATE."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from flinkbuf.streaming.windows.window_serializer import TimeWindowSerializer, T
 from flinkbuf.types.duration import Duration, Time, milliseconds_of
 
 __all__ = [
+    "CumulatingEventTimeWindows",
     "SlidingEventTimeWindows",
     "SlidingProcessingTimeWindows",
     "TumblingEventTimeWindows",
@@ -170,6 +171,55 @@ class SlidingEventTimeWindows(_EventTimeWindows):
 
     def __repr__(self) -> str:
         return f"SlidingEventTimeWindows({self.size_ms}, {self.slide_ms}, {self.offset_ms})"
+
+
+class CumulatingEventTimeWindows(_EventTimeWindows):
+    """Windows that begin together and end one step after the other, by the records' timestamps: what came so far today.
+
+    One begins at every multiple of `max_size`, and ends at each `step` of it, up to the whole. A record is in all that
+    end after it. PyFlink's streams have none; Flink's SQL has CUMULATE.
+
+    Parameters
+    ----------
+    max_size, step, offset : int
+        Milliseconds; `max_size` is a multiple of `step`. Usually made by `of`.
+
+    Examples
+    --------
+    >>> CumulatingEventTimeWindows.of(Time.seconds(3), Time.seconds(1)).assign_windows("record", 4500, None)
+    [TimeWindow(start=3000, end=5000), TimeWindow(start=3000, end=6000)]
+    """
+
+    def __init__(self, max_size: int, step: int, offset: int):
+        if step <= 0 or max_size < step or max_size % step:
+            raise ValueError(
+                f"{type(self).__name__} parameters must satisfy step > 0 and max_size a multiple of step, got "
+                f"{max_size} ms and {step} ms"
+            )
+        if abs(offset) >= max_size:
+            raise ValueError(
+                f"{type(self).__name__} parameters must satisfy abs(offset) < max_size, got {max_size} ms and "
+                f"{offset} ms"
+            )
+        super().__init__(max_size, max_size, offset)
+        self.step_ms = step
+
+    @staticmethod
+    def of(max_size: Length, step: Length, offset: Length | None = None) -> CumulatingEventTimeWindows:
+        """Windows that begin at multiples of `max_size`, shifted by `offset`, and end at each `step` up to it."""
+        return CumulatingEventTimeWindows(
+            milliseconds_of("max_size", max_size), milliseconds_of("step", step), _offset(offset)
+        )
+
+    def assign_windows(
+        self, element: Any, timestamp: int, context: WindowAssigner.WindowAssignerContext
+    ) -> Collection[TimeWindow]:
+        (whole,) = super().assign_windows(element, timestamp, context)
+        first = whole.start + ((timestamp - whole.start) // self.step_ms + 1) * self.step_ms
+        return [TimeWindow(whole.start, end) for end in range(first, whole.end + 1, self.step_ms)]
+
+    def __repr__(self) -> str:
+        return f"CumulatingEventTimeWindows({self.size_ms}, {self.step_ms}, {self.offset_ms})"
 
 
 class SlidingProcessingTimeWindows(_ProcessingTimeWindows):

@@ -25,7 +25,7 @@ from flinkbuf.datastream.columns import (
     window_end,
     window_start,
 )
-from flinkbuf.datastream.window import SlidingEventTimeWindows, TumblingEventTimeWindows
+from flinkbuf.datastream.window import CumulatingEventTimeWindows, SlidingEventTimeWindows, TumblingEventTimeWindows
 from flinkbuf.records.column_batch import ColumnBatch, PageReader, PageWriter
 from flinkbuf.records.column_exchange import RowKeys
 from flinkbuf.streaming.columns.sliced_windows import SlicedWindows
@@ -62,7 +62,9 @@ class WithWindow(ProcessWindowFunction):
 
 
 def assigner(windows):
-    size, slide, offset = (Time.milliseconds(each) for each in windows)
+    size, slide, offset = (Time.milliseconds(each) for each in windows[:3])
+    if windows[3:] == ("cumulating",):
+        return CumulatingEventTimeWindows.of(size, slide, offset)
     if windows[0] == windows[1]:
         return TumblingEventTimeWindows.of(size, offset)
     return SlidingEventTimeWindows.of(size, slide, offset)
@@ -104,9 +106,9 @@ def late_of(harness):
     return sorted(tuple(row.values()) for each in harness.side_output(LATE) for row in each.value.batch.to_pylist())
 
 
-WINDOWS = st.sampled_from(
-    [(10, 10, 0), (10, 10, 3), (12, 4, 0), (10, 4, 1), (7, 3, 0), (3, 7, 2), (16, 1, 0), (5, 5, -2)]
-)
+ALIKE = [(10, 10, 0), (10, 10, 3), (12, 4, 0), (10, 4, 1), (7, 3, 0), (3, 7, 2), (16, 1, 0), (5, 5, -2)]
+CUMULATING = [(12, 4, 0, "cumulating"), (7, 7, 2, "cumulating"), (20, 2, -3, "cumulating")]
+WINDOWS = st.sampled_from([*ALIKE, *CUMULATING])
 ROW = st.tuples(st.integers(0, 5), st.integers(-9, 9), st.integers(0, 60))
 STEPS = st.lists(st.lists(ROW, min_size=1, max_size=8) | st.integers(0, 70), max_size=14)
 
@@ -282,6 +284,27 @@ def test_what_came_before_a_restore_came_first(windows):
         assert (row["first"], row["last"], row["least"]) == (0, values[-1], 0)
 
 
+def test_cumulating_windows_go_on_without_new_rows():
+    """Up to the end of the whole, as if each row were in all of them; a row that comes between is in those after it."""
+    with OperatorHarness.of(by_column((30, 10, 5, "cumulating"), 0)) as harness:
+        harness.process_element(element_of([(1, 2, 5), (2, 3, 6), (1, 4, 40)]), 0)
+        harness.process_watermark(14)
+        harness.process_element(element_of([(1, 5, 16)]), 0)
+        harness.process_watermark(70)
+        found = [row for row in rows_of(harness.output) if not isinstance(row, Watermark)]
+    assert sorted(found, key=lambda row: (row[-1], row[0])) == [
+        (1, 1, 2, 2, 5, 15),
+        (2, 1, 3, 3, 5, 15),
+        (1, 2, 7, 5, 5, 25),
+        (2, 1, 3, 3, 5, 25),
+        (1, 2, 7, 5, 5, 35),
+        (2, 1, 3, 3, 5, 35),
+        (1, 1, 4, 4, 35, 45),
+        (1, 1, 4, 4, 35, 55),
+        (1, 1, 4, 4, 35, 65),
+    ]
+
+
 def test_many_slices_are_merged_by_tiers():
     """Each of 600 slices is read a few times, not once for each of 600 windows."""
     program = by_column((600, 1, 0), 0)
@@ -317,7 +340,7 @@ def test_a_function_is_called_once_with_each_batch_and_may_use_its_array_again(i
     assert results[-1] == [{"k": 1, "all": [10, 11, 20, 21, 30, 31], "kinds": 6}]
 
 
-@pytest.mark.parametrize("windows", [(10, 10, 0), (30, 10, 0)])
+@pytest.mark.parametrize("windows", [(10, 10, 0), (30, 10, 0), (5000, 10, 0, "cumulating")])
 def test_each_window_of_many_is_found_once(windows, monkeypatch):
     """A history that is read in one go, as in batch execution: the next window is not looked for among all of them."""
     asked = []
@@ -327,7 +350,8 @@ def test_each_window_of_many_is_found_once(windows, monkeypatch):
         harness.process_element(element_of([(1, 1, 10 * number) for number in range(500)]), 0)
         harness.process_watermark(MAX_WATERMARK)
         found = [row for row in rows_of(harness.output) if not isinstance(row, Watermark)]
-    assert [row[-1] for row in found] == list(range(10, 5000 + windows[0], 10))
+    last = 5000 if windows[3:] else 5000 + windows[0] - 10
+    assert [row[-1] for row in found] == list(range(10, last + 1, 10))
     assert len(asked) < 5 * 500
 
 

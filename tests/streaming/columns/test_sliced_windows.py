@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flinkbuf.streaming.columns.sliced_windows import SlicedWindows
+from flinkbuf.streaming.columns.sliced_windows import CumulatingWindows, SlicedWindows
 
 LENGTHS = st.integers(1, 30)
 
@@ -19,6 +19,18 @@ def test_a_slice_lies_in_the_windows_that_its_times_lie_in(size, slide, offset, 
     assert list(windows.ends_with(start)) == [begin + size for begin in begins]
     for end in windows.ends_with(start):
         assert start in windows.slices_of(end)
+
+
+@given(LENGTHS, st.integers(1, 9), st.integers(-40, 40), st.integers(-200, 200))
+def test_a_slice_lies_in_the_cumulating_windows_that_its_times_lie_in(step, steps, offset, time):
+    windows = CumulatingWindows(step * steps, step, offset)
+    (start,) = windows.starts_of(np.array([time])).tolist()
+    (begin,) = [each for each in range(time - step * steps + 1, time + 1) if (each - offset) % (step * steps) == 0]
+    ends = [end for end in range(begin + step, begin + step * steps + 1, step) if end > time]
+    assert list(windows.ends_with(start)) == ends
+    for end in ends:
+        assert windows.start_of(end) == begin
+        assert list(windows.slices_of(end)) == list(range(begin, end, step))
 
 
 @given(LENGTHS, LENGTHS, st.integers(-40, 40))

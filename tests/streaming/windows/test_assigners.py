@@ -20,6 +20,7 @@ from flinkbuf.streaming.windows.session_windows import (
 )
 from flinkbuf.streaming.windows.time_triggers import EventTimeTrigger, ProcessingTimeTrigger
 from flinkbuf.streaming.windows.time_windows import (
+    CumulatingEventTimeWindows,
     SlidingEventTimeWindows,
     SlidingProcessingTimeWindows,
     TumblingEventTimeWindows,
@@ -95,6 +96,21 @@ def test_sliding_windows_are_all_that_contain_the_timestamp(timestamp, size, sli
     ]
     assert windows == expected  # the last one first
     assert SlidingProcessingTimeWindows(size, slide, offset).assign_windows("a", MIN, Context(timestamp)) == expected
+
+
+@given(timestamp=st.integers(-1000, 1000), step=st.integers(1, 20), steps=st.integers(1, 9), shift=st.integers(-99, 99))
+def test_cumulating_windows_are_all_parts_of_the_whole_that_end_after_the_timestamp(timestamp, step, steps, shift):
+    size = step * steps
+    offset = shift % size
+    (start,) = [start for start in range(timestamp, timestamp - size, -1) if (start - offset) % size == 0]
+    windows = CumulatingEventTimeWindows(size, step, offset).assign_windows("a", timestamp, None)
+    assert windows == [TimeWindow(start, end) for end in range(start + step, start + size + 1, step) if end > timestamp]
+
+
+@pytest.mark.parametrize(("max_size", "step", "offset"), [(10, 3, 0), (10, 0, 0), (10, -5, 0), (5, 10, 0), (10, 5, 10)])
+def test_the_whole_of_cumulating_windows_is_a_multiple_of_their_step(max_size, step, offset):
+    with pytest.raises(ValueError, match=f"{max_size} ms and {offset if offset else step} ms"):
+        CumulatingEventTimeWindows(max_size, step, offset)
 
 
 def test_a_session_begins_at_its_record():
