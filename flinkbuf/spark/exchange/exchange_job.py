@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from pyspark import Accumulator, SparkContext
 
     from flinkbuf.spark.exchange.blocking import WriteTask
+    from flinkbuf.web.serving import Served
 
 SUMMARIES_KEPT = 100
 WORD = "exchange"
@@ -75,7 +76,10 @@ class Exchanges:
             # A task goes when it is done: none is missed for its silence. Who hangs or dies, its connection tells.
             config = patient(JobMasterConfig(heartbeat_timeout_ms=NEVER_MS))
             graph = graph_of(name, int(task_count), is_pointwise=pattern == "pointwise")
-            return RunningJob(graph, target=target, config=config, on_end=[on_end])
+            page = _Page()
+            job = RunningJob(graph, target=target, config=config, on_end=[on_end, page.end])
+            page.begin(job)
+            return job
 
         count = int(task_count)
         return StageProgram(group_id, f"exchange {name}", "a pipelined exchange", count, make_job, self._finished)
@@ -90,6 +94,36 @@ class Exchanges:
         summary = ExchangeSummary(exchange_id, found.stage, found.seconds, tasks)
         logger.log(logging.INFO, "%s", summary)
         self._summaries.append(summary)
+
+
+class _Page:
+    """Where the job of an exchange can be looked at, if FLINKBUF_PROPERTIES asks for that: `rest.port` and its like.
+
+    A program may run thousands of exchanges, so none is served because somebody sits before it, as other jobs are.
+    """
+
+    def __init__(self) -> None:
+        self._served: Served | None = None
+
+    def begin(self, job: RunningJob) -> None:
+        """Serve the job, before it starts; one that cannot be served runs without."""
+        from flinkbuf.common.configuration import default_configuration
+        from flinkbuf.common.web_options import web_config_of
+        from flinkbuf.web.serving import check, serve
+
+        try:
+            config = check(web_config_of(default_configuration(), is_watched=False))
+            if config.is_watched:
+                self._served = serve(job, config)
+                job.page = self._served.link
+                logger.info("%s can be looked at: %s", job.graph.settings.job_name, self._served.link_to_read)
+        except Exception as error:
+            logger.warning("%s has no page: %s", job.graph.settings.job_name, error)
+
+    def end(self, error: BaseException | None) -> None:
+        """Keep the last picture of the job."""
+        if self._served is not None:
+            self._served.end()
 
 
 def graph_of(name: str, task_count: int, *, is_pointwise: bool) -> JobGraph:

@@ -17,6 +17,7 @@ import sys
 import textwrap
 import threading
 import time
+import urllib.request
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -358,6 +359,36 @@ def test_every_run_is_summed_up_in_the_log_and_in_a_table(data, sc, caplog):
         assert summary.total("bytes_in") == summary.total("bytes_out") > 0
         assert all(task.total_ms > 0 for task in summary.tasks)
         assert len(summary.table().splitlines()) == 3
+
+
+def test_a_run_can_be_looked_at_where_the_program_asks_for_pages(data, sc, tmp_path, monkeypatch, caplog):
+    monkeypatch.setenv("FLINKBUF_PROPERTIES", "rest.enabled: true")
+
+    def take(index, records):
+        yield next(records)
+        wait_until((tmp_path / "seen").exists)
+        yield from records
+
+    moved = exchange(data).mapPartitionsWithIndex(take)
+    with caplog.at_level(logging.INFO, "flinkbuf"):
+        counts = []
+        counting = threading.Thread(target=lambda: counts.append(moved.count()))
+        counting.start()
+        wait_until(lambda: "can be looked at" in caplog.text)
+        (address, job_id) = re.search(r"exchange \w+ can be looked at: (http://\S+)/#/job/(\w+)", caplog.text).groups()
+
+        def job():
+            with urllib.request.urlopen(f"{address}/jobs/{job_id}", timeout=20) as answer:
+                return json.load(answer)
+
+        wait_until(lambda: job()["state"] == "RUNNING" and job()["vertices"][0]["status"] == "RUNNING")
+        (vertex,) = job()["vertices"]
+        assert vertex["name"].startswith("exchange ") and vertex["parallelism"] == 2
+        (tmp_path / "seen").touch()
+        counting.join(60)
+    assert counts == [1000]
+    wait_until(lambda: job()["state"] == "FINISHED")
+    assert job()["vertices"][0]["metrics"]["read-records"] == 1000
 
 
 def test_two_jobs_at_once_do_not_disturb_each_other(sc):
