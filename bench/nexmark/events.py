@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from flinkbuf.common import Types
+from flinkbuf.common import Duration, Types
 
 
 class Person(NamedTuple):
@@ -45,6 +45,7 @@ class Bid(NamedTuple):
     extra: str
 
 
+LATENESS = Duration.of_seconds(4)  # of the latest event behind the first
 LONG, STRING = Types.LONG(), Types.STRING()
 
 

@@ -1,18 +1,20 @@
 # cython: cdivision=True
-"""Makes the events of a split one after the other, number by number, as the rules say.
+"""Makes the events of a split one after the other, number by number, as the rules say: as records, or as columns.
 
-It is compiled since a record should cost what a query does with it, and not what making it up does: an event takes 18
-numbers of Java's SplittableRandom on the average. Random is a value without memory of its own; a Generator holds one
-and belongs to the thread of its reader.
+It is compiled since an event should cost what a query does with it, and not what making it up does: it takes 18 numbers
+of Java's SplittableRandom on the average. Random is a value without memory of its own; a Generator holds one and
+belongs to the thread of its reader. What is drawn for an event is put into a struct first, of which a record is made or
+a row of columns, so that both are the same events.
 """
 
 import functools
 
+from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from cpython.object cimport PyTypeObject
 from cpython.ref cimport Py_INCREF
 from cpython.tuple cimport PyTuple_SET_ITEM
 from libc.math cimport floor, pow as power
-from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t, uintptr_t
 from libc.string cimport memcpy
 
 from nexmark import rules
@@ -21,6 +23,10 @@ cdef extern from "Python.h":
     object PyType_GenericAlloc(PyTypeObject* kind, Py_ssize_t count)  # a tuple's fields are put in one by one
     object PyUnicode_New(Py_ssize_t size, uint32_t greatest)
     void* PyUnicode_DATA(object text)
+
+cdef enum:
+    LONGEST = 128  # letters of a text that is put together here
+    MOST_COLUMNS = 8  # of numbers, and of texts
 
 cdef uint64_t GAMMA = 0x9E3779B97F4A7C15
 cdef uint64_t GAMMA_INVERSE = pow(0x9E3779B97F4A7C15, -1, 1 << 64)
@@ -33,7 +39,7 @@ cdef struct Random:
     uint64_t state
 
 
-cdef inline uint32_t next_int(Random* random) noexcept:
+cdef inline uint32_t next_int(Random* random) noexcept nogil:
     """Java's ``nextInt()``, without sign."""
     random.state += GAMMA
     cdef uint64_t z = random.state
@@ -42,7 +48,7 @@ cdef inline uint32_t next_int(Random* random) noexcept:
     return <uint32_t>(z >> 32)
 
 
-cdef inline double next_double(Random* random) noexcept:
+cdef inline double next_double(Random* random) noexcept nogil:
     random.state += GAMMA
     cdef uint64_t z = random.state
     z = (z ^ (z >> 30)) * <uint64_t>0xBF58476D1CE4E5B9
@@ -50,7 +56,7 @@ cdef inline double next_double(Random* random) noexcept:
     return <double>((z ^ (z >> 31)) >> 11) * 2.0 ** -53
 
 
-cdef inline uint32_t below(Random* random, uint32_t bound) noexcept:
+cdef inline uint32_t below(Random* random, uint32_t bound) noexcept nogil:
     """Java's ``nextInt(bound)``: above the last whole multiple of `bound` a number will not do, another is drawn."""
     cdef uint32_t number = next_int(random), rest
     if bound & (bound - 1) == 0:
@@ -63,7 +69,7 @@ cdef inline uint32_t below(Random* random, uint32_t bound) noexcept:
     return rest
 
 
-cdef inline int64_t price(Random* random) noexcept:
+cdef inline int64_t price(Random* random) noexcept nogil:
     """Cents from 100 to 100 million, as many below 10,000 as above 1,000,000."""
     return <int64_t>floor(power(10.0, next_double(random) * 6.0) * 100.0 + 0.5)
 
@@ -77,15 +83,19 @@ def numbers(seed, bounds):
 # --- texts
 
 
-cdef inline str text_of(const char* letters, Py_ssize_t count):
-    cdef object text = PyUnicode_New(count, 127)
-    memcpy(PyUnicode_DATA(text), letters, count)
-    return text
+cdef struct Text:
+    const char* letters  # ASCII, of somebody else
+    Py_ssize_t length
 
 
-cdef str word(Random* random, uint32_t most, char special):
-    """Draw a text of up to so many letters, at most 100, one of 13 of which is the special one."""
-    cdef char letters[128]
+cdef inline str text_of(Text text):
+    cdef object made = PyUnicode_New(text.length, 127)
+    memcpy(PyUnicode_DATA(made), text.letters, text.length)
+    return made
+
+
+cdef inline Text word(Random* random, char* letters, uint32_t most, char special) noexcept nogil:
+    """Draw a text of up to so many letters, at most 100, one of 13 of which is the special one; it is in `letters`."""
     cdef Py_ssize_t place, first = 0, count = 3 + below(random, most - 3)
     for place in range(count):
         letters[place] = special if below(random, 13) == 0 else <char>(97 + below(random, 26))
@@ -93,7 +103,40 @@ cdef str word(Random* random, uint32_t most, char special):
         first += 1
     while first < count and letters[count - 1] == 32:
         count -= 1
-    return text_of(letters + first, count - first)
+    return Text(letters + first, count - first)
+
+
+cdef inline Text between(const char* begin, const char* end) noexcept nogil:
+    return Text(begin, end - begin)
+
+
+cdef inline char* append(char* end, Text text) noexcept nogil:
+    memcpy(end, text.letters, text.length)
+    return end + text.length
+
+
+cdef class Texts:
+    """Texts by number, one behind the other."""
+
+    cdef uint32_t count
+    cdef Py_ssize_t longest
+    cdef bytes letters
+    cdef Text* places
+
+    def __init__(self, texts):
+        cdef Py_ssize_t length, place = 0
+        self.letters = "".join(texts).encode("ascii")
+        self.count, self.longest = <uint32_t>len(texts), max(map(len, texts))
+        self.places = <Text*>PyMem_Malloc(self.count * sizeof(Text))
+        if self.places == NULL:
+            raise MemoryError
+        for number, text in enumerate(texts):
+            length = len(text)
+            self.places[number] = Text(<const char*>self.letters + place, length)
+            place += length
+
+    def __dealloc__(self):
+        PyMem_Free(self.places)
 
 
 @functools.cache
@@ -115,14 +158,20 @@ def pool(seed=1_000_001):
 def channels(seed=1_000_000):
     """Return names and URLs of all channels, the four hot ones first."""
     cdef Random random = Random(seed)
+    cdef char letters[LONGEST]
     names = [*rules.HOT_CHANNELS, *(f"channel-{number}" for number in range(rules.CHANNEL_COUNT))]
     urls = []
     for place in range(len(names)):
-        parts = [word(&random, 5, 95) for _ in range(3)]
+        parts = [text_of(word(&random, letters, 5, 95)) for _ in range(3)]
         urls.append(f"https://www.nexmark.com/{'/'.join(parts)}/item.htm?query=1")
         if place >= len(rules.HOT_CHANNELS) and below(&random, 10):
             urls[place] += channel_id(place - len(rules.HOT_CHANNELS))
     return names, urls
+
+
+@functools.cache
+def channel_texts():
+    return tuple(map(Texts, channels()))
 
 
 def channel_id(number):
@@ -131,7 +180,87 @@ def channel_id(number):
     return f"&channel_id={turned if turned < top else turned - (1 << 32) if turned == top else (1 << 32) - turned}"
 
 
+# --- columns
+
+
+cdef class Columns:
+    """Rows of one kind of events, column by column: numbers, and texts with the places where they end.
+
+    Parameters
+    ----------
+    most : int
+        Rows.
+    schema : pyarrow.Schema
+        Columns of numbers and of texts, each in the order in which they are put.
+    longest : list of int
+        Bytes of a text of each column, at most.
+    """
+
+    cdef readonly Py_ssize_t count
+    cdef object schema
+    cdef list buffers  # of each column
+    cdef int64_t* numbers[MOST_COLUMNS]
+    cdef int32_t* ends[MOST_COLUMNS]
+    cdef char* letters[MOST_COLUMNS]
+
+    def __init__(self, Py_ssize_t most, schema, longest):
+        from pyarrow import allocate_buffer
+        from pyarrow.types import is_string
+
+        self.count, self.schema, self.buffers = 0, schema, []
+        number_count, text_count = 0, 0
+        for kind in schema.types:
+            if is_string(kind):
+                ends, letters = allocate_buffer(4 * (most + 1)), allocate_buffer(most * longest[text_count])
+                self.buffers.append([None, ends, letters])
+                self.ends[text_count] = <int32_t*><uintptr_t>ends.address
+                self.letters[text_count] = <char*><uintptr_t>letters.address
+                self.ends[text_count][0] = 0
+                text_count += 1
+            else:
+                numbers = allocate_buffer(8 * most)
+                self.buffers.append([None, numbers])
+                self.numbers[number_count] = <int64_t*><uintptr_t>numbers.address
+                number_count += 1
+
+    cdef inline void put_text(self, int column, Text text) noexcept nogil:
+        cdef int32_t end = self.ends[column][self.count]
+        memcpy(self.letters[column] + end, text.letters, text.length)
+        self.ends[column][self.count + 1] = end + <int32_t>text.length
+
+    def batch(self):
+        """Return the rows as a ``pyarrow.RecordBatch``."""
+        from pyarrow import Array, RecordBatch
+
+        columns = [
+            Array.from_buffers(kind, self.count, buffers, 0)
+            for kind, buffers in zip(self.schema.types, self.buffers, strict=True)
+        ]
+        return RecordBatch.from_arrays(columns, schema=self.schema)
+
+
 # --- events
+
+
+cdef struct BidFields:
+    int64_t auction, bidder, price, date_time
+    uint32_t channel
+    Text extra
+
+
+cdef struct AuctionFields:
+    int64_t id, initial_bid, reserve, date_time, expires, seller, category
+    Text name, description, extra
+    char name_letters[LONGEST]
+    char description_letters[LONGEST]
+
+
+cdef struct PersonFields:
+    int64_t id, date_time
+    Text name, email, card, city, state, extra
+    char name_letters[LONGEST]
+    char email_letters[LONGEST]
+    char card_letters[LONGEST]
 
 
 cdef inline void put(object event, Py_ssize_t place, object field) noexcept:
@@ -140,7 +269,7 @@ cdef inline void put(object event, Py_ssize_t place, object field) noexcept:
 
 
 cdef class Generator:
-    """Iterates over the events of a split from where it stands.
+    """Iterates over the events of a split from where it stands; or gives them in columns.
 
     Parameters
     ----------
@@ -162,7 +291,8 @@ cdef class Generator:
     cdef const char* letters
     cdef uint32_t pool_size
     cdef object person_class, auction_class, bid_class
-    cdef list channels, urls, first_names, last_names, cities, states
+    cdef list channels, urls
+    cdef Texts channel_texts, url_texts, first_names, last_names, cities, states
     # Of the rules, which see.
     cdef uint32_t first_id, first_bidder, events_per_epoch, auctions_per_epoch, hot_batch, auctions_in_flight
     cdef uint32_t active_persons, id_lead, hot_auction, hot_seller, hot_bidder, first_category, category_count
@@ -178,8 +308,9 @@ cdef class Generator:
         self.random = Random(self.seed + GAMMA * <uint64_t>split.drawn)
         self.pool, (self.channels, self.urls) = pool(), channels()
         self.letters, self.pool_size = self.pool, rules.POOL_SIZE
-        self.first_names, self.last_names = rules.FIRST_NAMES, rules.LAST_NAMES
-        self.cities, self.states = rules.CITIES, rules.STATES
+        self.channel_texts, self.url_texts = channel_texts()
+        self.first_names, self.last_names = Texts(rules.FIRST_NAMES), Texts(rules.LAST_NAMES)
+        self.cities, self.states = Texts(rules.CITIES), Texts(rules.STATES)
         self.base_time_ms, self.ahead_events = rules.BASE_TIME_MS, rules.AHEAD_EVENTS
         self.first_id = rules.FIRST_ID
         self.first_bidder = rules.FIRST_ID * (2 if split.doubles_bidder_id else 1)
@@ -210,85 +341,209 @@ cdef class Generator:
             return self.bid(epoch)
         return self.auction(epoch, turn) if turn else self.person(epoch)
 
-    cdef inline int64_t date_time(self, int64_t number) noexcept:
+    def next_columns(self, int64_t most, person_schema, auction_schema, bid_schema):
+        """Return the next events, at most so many, as batches of persons, auctions and bids; None at the end."""
+        cdef int64_t count = min(most, self.count - self.done)
+        if count <= 0:
+            return None
+        cdef int64_t epochs = count // self.events_per_epoch + 2
+        cdef Py_ssize_t auction_count = epochs * self.auctions_per_epoch
+        longest = [self.longest_extra(size) for size in (self.person_size, self.auction_size, self.bid_size)]
+        persons = Columns(epochs, person_schema, [LONGEST] * 5 + [longest[0]])
+        auctions = Columns(auction_count, auction_schema, [LONGEST, LONGEST, longest[1]])
+        bids = Columns(count, bid_schema, [self.channel_texts.longest, self.url_texts.longest, longest[2]])
+        with nogil:
+            self.put_events(count, persons, auctions, bids)
+        return persons.batch(), auctions.batch(), bids.batch()
+
+    cdef void put_events(self, int64_t count, Columns persons, Columns auctions, Columns bids) noexcept nogil:
+        cdef int64_t event = self.first_event_id + self.done, epoch, turn
+        cdef BidFields bid
+        cdef AuctionFields auction
+        cdef PersonFields person
+        epoch = event // self.events_per_epoch
+        turn = event - epoch * self.events_per_epoch
+        for _ in range(count):
+            self.done += 1
+            turn += 1
+            if turn == self.events_per_epoch:
+                epoch, turn = epoch + 1, 0
+            if turn > self.auctions_per_epoch:
+                self.draw_bid(epoch, &bid)
+                self.put_bid(bids, &bid)
+            elif turn:
+                self.draw_auction(epoch, turn, &auction)
+                self.put_auction(auctions, &auction)
+            else:
+                self.draw_person(epoch, &person)
+                self.put_person(persons, &person)
+
+    cdef inline int64_t date_time(self, int64_t number) noexcept nogil:
         """When the event of this number happens; its split counts from 1."""
         return self.base_time_ms + <int64_t>(number * self.delay_us) // 1000
 
-    cdef inline int64_t hot_person(self, int64_t epoch) noexcept:
+    cdef inline int64_t hot_person(self, int64_t epoch) noexcept nogil:
         return epoch // self.hot_batch * self.hot_batch
 
-    cdef inline int64_t some_person(self, int64_t epoch) noexcept:
+    cdef inline int64_t some_person(self, int64_t epoch) noexcept nogil:
         """One of the persons of late, or one that will come soon."""
         cdef int64_t active = min(epoch + 1, <int64_t>self.active_persons)
         return epoch + 1 - active + below(&self.random, <uint32_t>active + self.id_lead)
 
-    cdef str extra(self, Py_ssize_t current, Py_ssize_t average):
+    cdef inline Text extra(self, Py_ssize_t current, Py_ssize_t average) noexcept nogil:
         """A text that fills a record of `current` bytes up to `average`, more or less."""
         if current > average:
-            return ""
+            return Text(self.letters, 0)
         cdef Py_ssize_t missing = average - current
         cdef uint32_t spread = <uint32_t>(missing * 0.2 + 0.5)
         cdef Py_ssize_t length = missing - spread
         if spread:
             length += below(&self.random, 2 * spread)
-        return text_of(self.letters + below(&self.random, self.pool_size - <uint32_t>length), length)
+        return Text(self.letters + below(&self.random, self.pool_size - <uint32_t>length), length)
 
-    cdef object bid(self, int64_t epoch):
+    cdef Py_ssize_t longest_extra(self, Py_ssize_t average) noexcept:
+        return average + <uint32_t>(average * 0.2 + 0.5)
+
+    # --- bids
+
+    cdef inline void draw_bid(self, int64_t epoch, BidFields* bid) noexcept nogil:
         cdef Random* random = &self.random
         cdef int64_t last_auction = epoch * self.auctions_per_epoch + self.auctions_per_epoch - 1, low, auction, bidder
-        cdef uint32_t channel
         if below(random, self.hot_auction):
             auction = last_auction // self.hot_batch * self.hot_batch
         else:
             low = max(last_auction - self.auctions_in_flight, <int64_t>0)
             auction = low + below(random, <uint32_t>(last_auction - low) + 1 + self.id_lead)
         bidder = self.hot_person(epoch) + 1 if below(random, self.hot_bidder) else self.some_person(epoch)
-        cdef object event = PyType_GenericAlloc(<PyTypeObject*>self.bid_class, 7)
-        put(event, 0, auction + self.first_id)
-        put(event, 1, bidder + self.first_bidder)
-        put(event, 2, price(random))
+        bid.auction, bid.bidder, bid.price = auction + self.first_id, bidder + self.first_bidder, price(random)
         if below(random, 2):
-            channel = below(random, self.hot_channel_count)
+            bid.channel = below(random, self.hot_channel_count)
         else:
-            channel = self.hot_channel_count + below(random, self.channel_count)
-        put(event, 3, self.channels[channel])
-        put(event, 4, self.urls[channel])
-        put(event, 5, self.date_time(self.done))
-        put(event, 6, self.extra(32, self.bid_size))
+            bid.channel = self.hot_channel_count + below(random, self.channel_count)
+        bid.date_time = self.date_time(self.done)
+        bid.extra = self.extra(32, self.bid_size)
+
+    cdef inline void put_bid(self, Columns bids, BidFields* bid) noexcept nogil:
+        cdef Py_ssize_t row = bids.count
+        bids.numbers[0][row], bids.numbers[1][row] = bid.auction, bid.bidder
+        bids.numbers[2][row], bids.numbers[3][row] = bid.price, bid.date_time
+        bids.put_text(0, self.channel_texts.places[bid.channel])
+        bids.put_text(1, self.url_texts.places[bid.channel])
+        bids.put_text(2, bid.extra)
+        bids.count = row + 1
+
+    cdef object bid(self, int64_t epoch):
+        cdef BidFields bid
+        self.draw_bid(epoch, &bid)
+        cdef object event = PyType_GenericAlloc(<PyTypeObject*>self.bid_class, 7)
+        put(event, 0, bid.auction)
+        put(event, 1, bid.bidder)
+        put(event, 2, bid.price)
+        put(event, 3, self.channels[bid.channel])
+        put(event, 4, self.urls[bid.channel])
+        put(event, 5, bid.date_time)
+        put(event, 6, text_of(bid.extra))
         return event
 
-    cdef object auction(self, int64_t epoch, int64_t turn):
+    # --- auctions
+
+    cdef void draw_auction(self, int64_t epoch, int64_t turn, AuctionFields* auction) noexcept nogil:
         cdef Random* random = &self.random
         cdef int64_t when = self.date_time(self.done)
         cdef int64_t ahead = self.date_time(self.done + self.ahead_events) - when
-        cdef int64_t seller = self.hot_person(epoch) if below(random, self.hot_seller) else self.some_person(epoch)
-        cdef int64_t category = self.first_category + below(random, self.category_count)
-        cdef int64_t initial_bid = price(random)
-        cdef int64_t expires = when + 1 + below(random, <uint32_t>max(2 * ahead, <int64_t>1))
-        cdef str name = word(random, 20, 32), description = word(random, 100, 32)
-        cdef int64_t reserve = initial_bid + price(random)
+        auction.id, auction.date_time = epoch * self.auctions_per_epoch + turn - 1 + self.first_id, when
+        auction.seller = self.hot_person(epoch) if below(random, self.hot_seller) else self.some_person(epoch)
+        auction.seller += self.first_id
+        auction.category = self.first_category + below(random, self.category_count)
+        auction.initial_bid = price(random)
+        auction.expires = when + 1 + below(random, <uint32_t>max(2 * ahead, <int64_t>1))
+        auction.name = word(random, auction.name_letters, 20, 32)
+        auction.description = word(random, auction.description_letters, 100, 32)
+        auction.reserve = auction.initial_bid + price(random)
+        auction.extra = self.extra(48 + auction.name.length + auction.description.length, self.auction_size)
+
+    cdef inline void put_auction(self, Columns auctions, AuctionFields* auction) noexcept nogil:
+        cdef Py_ssize_t row = auctions.count
+        auctions.numbers[0][row] = auction.id
+        auctions.numbers[1][row], auctions.numbers[2][row] = auction.initial_bid, auction.reserve
+        auctions.numbers[3][row], auctions.numbers[4][row] = auction.date_time, auction.expires
+        auctions.numbers[5][row], auctions.numbers[6][row] = auction.seller, auction.category
+        auctions.put_text(0, auction.name)
+        auctions.put_text(1, auction.description)
+        auctions.put_text(2, auction.extra)
+        auctions.count = row + 1
+
+    cdef object auction(self, int64_t epoch, int64_t turn):
+        cdef AuctionFields auction
+        self.draw_auction(epoch, turn, &auction)
         cdef object event = PyType_GenericAlloc(<PyTypeObject*>self.auction_class, 10)
-        put(event, 0, epoch * self.auctions_per_epoch + turn - 1 + self.first_id)
-        put(event, 1, name)
-        put(event, 2, description)
-        put(event, 3, initial_bid)
-        put(event, 4, reserve)
-        put(event, 5, when)
-        put(event, 6, expires)
-        put(event, 7, seller + self.first_id)
-        put(event, 8, category)
-        put(event, 9, self.extra(48 + len(name) + len(description), self.auction_size))
+        put(event, 0, auction.id)
+        put(event, 1, text_of(auction.name))
+        put(event, 2, text_of(auction.description))
+        put(event, 3, auction.initial_bid)
+        put(event, 4, auction.reserve)
+        put(event, 5, auction.date_time)
+        put(event, 6, auction.expires)
+        put(event, 7, auction.seller)
+        put(event, 8, auction.category)
+        put(event, 9, text_of(auction.extra))
         return event
 
-    cdef object person(self, int64_t epoch):
+    # --- persons
+
+    cdef void draw_person(self, int64_t epoch, PersonFields* person) noexcept nogil:
         cdef Random* random = &self.random
-        first = self.first_names[below(random, <uint32_t>len(self.first_names))]
-        name = f"{first} {self.last_names[below(random, <uint32_t>len(self.last_names))]}"
-        user = word(random, 7, 32)
-        email = f"{user}@{word(random, 5, 32)}.com"
-        card = " ".join([f"{below(random, 10_000):04d}" for _ in range(4)])
-        city = self.cities[below(random, <uint32_t>len(self.cities))]
-        state = self.states[below(random, <uint32_t>len(self.states))]
-        cdef Py_ssize_t size = 8 + len(name) + len(email) + len(card) + len(city) + len(state)
-        fields = (epoch + self.first_id, name, email, card, city, state, self.date_time(self.done))
-        return self.person_class(*fields, self.extra(size, self.person_size))
+        cdef char letters[LONGEST]
+        cdef char* end = append(person.name_letters, self.one_of(self.first_names))
+        end[0] = 32
+        end = append(end + 1, self.one_of(self.last_names))
+        person.name = between(person.name_letters, end)
+        end = append(person.email_letters, word(random, letters, 7, 32))
+        end[0] = 64
+        end = append(append(end + 1, word(random, letters, 5, 32)), Text(".com", 4))
+        person.email = between(person.email_letters, end)
+        person.card = self.draw_card(person.card_letters)
+        person.city, person.state = self.one_of(self.cities), self.one_of(self.states)
+        cdef Py_ssize_t size = 8 + person.name.length + person.email.length + person.card.length
+        person.extra = self.extra(size + person.city.length + person.state.length, self.person_size)
+        person.id, person.date_time = epoch + self.first_id, self.date_time(self.done)
+
+    cdef inline Text one_of(self, Texts texts) noexcept nogil:
+        return texts.places[below(&self.random, texts.count)]
+
+    cdef inline Text draw_card(self, char* letters) noexcept nogil:
+        """Draw four times four digits, with blanks between."""
+        cdef uint32_t number
+        cdef int group, place
+        for group in range(4):
+            number = below(&self.random, 10_000)
+            for place in range(3, -1, -1):
+                letters[5 * group + place] = <char>(48 + number % 10)
+                number //= 10
+            letters[5 * group + 4] = 32
+        return Text(letters, 19)
+
+    cdef inline void put_person(self, Columns persons, PersonFields* person) noexcept nogil:
+        cdef Py_ssize_t row = persons.count
+        persons.numbers[0][row], persons.numbers[1][row] = person.id, person.date_time
+        persons.put_text(0, person.name)
+        persons.put_text(1, person.email)
+        persons.put_text(2, person.card)
+        persons.put_text(3, person.city)
+        persons.put_text(4, person.state)
+        persons.put_text(5, person.extra)
+        persons.count = row + 1
+
+    cdef object person(self, int64_t epoch):
+        cdef PersonFields person
+        self.draw_person(epoch, &person)
+        return self.person_class(
+            person.id,
+            text_of(person.name),
+            text_of(person.email),
+            text_of(person.card),
+            text_of(person.city),
+            text_of(person.state),
+            person.date_time,
+            text_of(person.extra),
+        )

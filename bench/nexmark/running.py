@@ -6,16 +6,20 @@ import importlib
 import shutil
 import tempfile
 from contextlib import contextmanager
+from datetime import datetime, timezone
 from pathlib import Path
 
-from flinkbuf.common import Configuration, Duration, WatermarkStrategy
+from flinkbuf.common import Configuration, WatermarkStrategy
 from flinkbuf.common.watermark_strategy import TimestampAssigner
 from flinkbuf.datastream import RuntimeExecutionMode, SinkFunction, StreamExecutionEnvironment
+from flinkbuf.datastream.columns import ColumnStream
+from nexmark.column_events import NexmarkColumnSource
+from nexmark.events import LATENESS
 from nexmark.queries import q13
 from nexmark.source import NexmarkSource
 
 NAMES = [f"q{number}" for number in range(24)]
-LATENESS = Duration.of_seconds(4)
+AS_COLUMNS = [name for name in NAMES if Path(__file__).with_name("columns").joinpath(f"{name}.py").exists()]
 
 
 class EventTime(TimestampAssigner):
@@ -48,16 +52,21 @@ def events_of(env, events, **options):
     return env.from_source(NexmarkSource(events, **options), strategy, "nexmark")
 
 
+def blocks_of(env, events, **options):
+    """Return the stream of so many events in blocks of column batches; options are those of the source."""
+    return env.from_source(NexmarkColumnSource(events, **options), WatermarkStrategy.no_watermarks(), "nexmark")
+
+
 @contextmanager
-def query_of(name, events):
+def query_of(name, events, form="queries"):
     """Make a query of the events; gives what the query returns, and where its files are (q10, else None).
 
-    "src" is none: the events alone.
+    "src" is none: the events alone. The form is "queries", of records, or "columns", of blocks.
     """
     if name == "src":
         yield events, None
         return
-    query = importlib.import_module(f"nexmark.queries.{name}").query
+    query = importlib.import_module(f"nexmark.{form}.{name}").query
     folder = Path(tempfile.mkdtemp(prefix="nexmark-"))
     try:
         if name == "q10":
@@ -78,9 +87,9 @@ def side_input(folder):
     return path
 
 
-def results_of(name, stream_of_events):
+def results_of(name, stream_of_events, form="queries"):
     """Run a query and return all its results."""
-    with query_of(name, stream_of_events) as (results, folder):
+    with query_of(name, stream_of_events, form) as (results, folder):
         if folder is None:
             with results.execute_and_collect(name) as rows:
                 return list(rows)
@@ -94,9 +103,11 @@ def read_files(folder):
     return [(str(part.parent.relative_to(folder)), line) for part in parts for line in part.read_text().splitlines()]
 
 
-def run_without_results(name, stream_of_events):
-    """Run a query whose results nobody wants."""
-    with query_of(name, stream_of_events) as (results, folder):
+def run_without_results(name, stream_of_events, form="queries"):
+    """Run a query whose results nobody wants; batches of columns are not made records for that."""
+    with query_of(name, stream_of_events, form) as (results, folder):
+        if isinstance(results, ColumnStream):
+            results = results.flat_map_batches(lambda batch: None).as_records()
         if folder is None:
             results.add_sink(Discarding())
         stream_of_events.get_execution_environment().execute(name)
@@ -117,9 +128,17 @@ def final(name, rows):
     """Return what is left of results when all corrections were made, in order; of q12 how many bids there were."""
     if name == "q12":
         return [(sum(row[1] for row in rows),)]
+    rows = [tuple(map(as_in_records, row)) for row in rows]
     if name in CORRECTED_BY:
         rows = {CORRECTED_BY[name](row): row for row in rows}.values()
-    return sorted(tuple(row) for row in rows)
+    return sorted(rows)
+
+
+def as_in_records(field):
+    """Return a field as records have it: a time of a column is milliseconds since 1970."""
+    if not isinstance(field, datetime):
+        return field
+    return round(field.replace(tzinfo=timezone.utc).timestamp() * 1000)
 
 
 def digest(rows):

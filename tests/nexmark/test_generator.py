@@ -5,7 +5,9 @@ import pickle
 
 import pytest
 from nexmark import generator, rules
+from nexmark.column_events import NexmarkColumnReader
 from nexmark.events import Auction, Bid, Person
+from nexmark.running import as_in_records
 from nexmark.source import NexmarkReader
 from plain_events import PlainSplit, SplittableRandom, channels, pool
 
@@ -68,3 +70,39 @@ def test_a_split_goes_on_with_the_event_it_was_at(places):
         split = pickle.loads(pickle.dumps(reader.split_after(split, place)))
     made += NexmarkReader(None).open_split(split)
     assert made == straight
+
+
+def events_in(blocks):
+    """Return the events of each kind, with their times as records have them."""
+    found = {Person: [], Auction: [], Bid: []}
+    for block in blocks:
+        for kind, batch in zip(found, block, strict=True):
+            batch.validate(full=True)
+            found[kind] += [kind(*map(as_in_records, row.values())) for row in batch.to_pylist()]
+    return found
+
+
+def by_kind(events):
+    return {kind: [event for event in events if type(event) is kind] for kind in (Person, Auction, Bid)}
+
+
+@pytest.mark.parametrize("block", [1, 49, 50, 333, 8192])
+@pytest.mark.parametrize(("total", "split_count", "rate"), [(2_000, 2, 77), (1_001, 1, 10_000_000), (49, 2, 10_000)])
+def test_columns_hold_the_same_events_however_many_are_in_a_block(total, split_count, rate, block):
+    for split in rules.splits_of(total, split_count, rate, seed=3):
+        blocks = list(NexmarkColumnReader(None, block).open_split(split))
+        assert [sum(batch.num_rows for batch in each) for each in blocks[:-1]] == [block] * (len(blocks) - 1)
+        assert events_in(blocks) == by_kind(events_of(split))
+
+
+@pytest.mark.parametrize("places", [(0,), (1, 1), (11, 20), (3, 0, 1)])
+def test_a_split_goes_on_with_the_block_it_was_at(places):
+    """Restored at each of these places, counted from the restore before, and read in blocks of another size then."""
+    split = rules.splits_of(7_000, 1)[0]
+    straight, blocks = by_kind(events_of(split)), []
+    for block, place in enumerate(places, start=150):
+        reader = NexmarkColumnReader(None, block)
+        blocks += itertools.islice(reader.open_split(split), place)
+        split = pickle.loads(pickle.dumps(reader.split_after(split, place)))
+    blocks += NexmarkColumnReader(None, 1000).open_split(split)
+    assert events_in(blocks) == straight
