@@ -7,12 +7,23 @@ import time
 import pytest
 from nexmark import rules
 from nexmark.generator import Generator
-from nexmark.running import NAMES, environment, events_of, final, query_of, read_files, results_of
+from nexmark.running import (
+    AS_COLUMNS,
+    NAMES,
+    blocks_of,
+    environment,
+    events_of,
+    final,
+    query_of,
+    read_files,
+    results_of,
+)
 from oracle import ORACLES, Events
 
 from flinkbuf.datastream import MapFunction
 
 EVENTS = int(os.environ.get("NEXMARK_EVENTS", "6000"))
+BLOCK = EVENTS // 40  # events, of streams in columns
 RATES = {"many windows": 100, "within a second": 10_000_000}  # events a second of event time
 
 
@@ -32,10 +43,10 @@ def expected():
 
 
 class FailsOnce(MapFunction):
-    """Passes events on; raises behind the first ones, when there is a checkpoint, once in the whole job."""
+    """Passes events on; raises behind so many of them, when there is a checkpoint, once in the whole job."""
 
-    def __init__(self, directory):
-        self.failed, self.checkpoints = directory / "failed", directory / "checkpoints"
+    def __init__(self, directory, behind):
+        self.failed, self.checkpoints, self.behind = directory / "failed", directory / "checkpoints", behind
 
     def open(self, runtime_context):
         self.count = 0
@@ -44,7 +55,7 @@ class FailsOnce(MapFunction):
 
     def map(self, event):
         self.count += 1
-        if self.waits and self.count > 500:
+        if self.waits and self.count > self.behind:
             # All subtasks wait: one that is at its end may keep the others from having checkpoints. Barriers come
             # between events, so each waits a little. Of checkpoints that are being deleted nothing is said.
             if not any("_metadata" in names for _, _, names in os.walk(self.checkpoints)):
@@ -64,10 +75,10 @@ def differences(name, rows, expected):
     return f"{name}: {len(rows)} results, {len(expected)} expected; missing {missing[:2]}, not expected {more[:2]}"
 
 
-def all_results(env, events):
+def all_results(env, events, names=NAMES, form="queries"):
     """Run all queries in one job; returns the results of each."""
-    rows = {name: [] for name in NAMES}
-    made = [(name, query_of(name, events)) for name in NAMES]
+    rows = {name: [] for name in names}
+    made = [(name, query_of(name, events, form)) for name in names]
     files = None
     tagged = []
     try:
@@ -75,15 +86,30 @@ def all_results(env, events):
             stream, folder = query.__enter__()
             files = folder or files
             if folder is None:
-                tagged.append(stream.map(lambda row, name=name: (name, tuple(row))))
+                records = stream.as_records() if form == "columns" else stream
+                tagged.append(records.map(lambda row, name=name: (name, tuple(row))))
         with tagged[0].union(*tagged[1:]).execute_and_collect() as results:
             for name, row in results:
                 rows[name].append(row)
-        rows["q10"] = read_files(files)
+        if files is not None:
+            rows["q10"] = read_files(files)
     finally:
         for _, query in made:
             query.__exit__(None, None, None)
     return rows
+
+
+def failing_environment(target, parallelism, backend, directory):
+    """Return an environment that has checkpoints and restarts if there is a directory for them."""
+    options = {}
+    if directory:
+        options = {
+            "execution_checkpointing_interval": "20 ms",
+            "execution_checkpointing_dir": str(directory / "checkpoints"),
+            "restart__strategy_type": "fixed-delay",
+            "restart__strategy_fixed__delay_delay": "1 ms",
+        }
+    return environment(target, parallelism, backend=backend, **options)
 
 
 @pytest.mark.parametrize("fails", [False, True], ids=["calm", "failing"])
@@ -93,24 +119,37 @@ def all_results(env, events):
 def test_all_queries_give_what_their_oracles_say(expected, tmp_path, target, parallelism, backend, fails):
     if backend == "rocksdb":
         pytest.importorskip("rocksdict")
-    env = environment(target, parallelism, backend=backend)
-    if fails:
-        env = environment(
-            target,
-            parallelism,
-            backend=backend,
-            execution_checkpointing_interval="20 ms",
-            execution_checkpointing_dir=str(tmp_path / "checkpoints"),
-            restart__strategy_type="fixed-delay",
-            restart__strategy_fixed__delay_delay="1 ms",
-        )
+    env = failing_environment(target, parallelism, backend, fails and tmp_path)
     events = events_of(env, EVENTS, rate=RATES["many windows"])
     if fails:
-        events = events.map(FailsOnce(tmp_path))
+        events = events.map(FailsOnce(tmp_path, behind=500))
     rows = all_results(env, events)
     wrong = [differences(name, final(name, rows[name]), expected(parallelism, 100)[name]) for name in NAMES]
     assert not any(wrong), "\n".join(filter(None, wrong))
     assert (tmp_path / "failed").exists() is fails
+
+
+@pytest.mark.parametrize("fails", [False, True], ids=["calm", "failing"])
+@pytest.mark.parametrize(("target", "parallelism"), [("embedded", 1), ("embedded", 2), ("local", 2)])
+def test_all_column_queries_give_what_their_oracles_say(expected, tmp_path, target, parallelism, fails):
+    env = failing_environment(target, parallelism, "hashmap", fails and tmp_path)
+    blocks = blocks_of(env, EVENTS, rate=RATES["many windows"], block=BLOCK)
+    if fails:
+        blocks = blocks.map(FailsOnce(tmp_path, behind=4))
+    check_columns(env, blocks, expected(parallelism, RATES["many windows"]))
+    assert (tmp_path / "failed").exists() is fails
+
+
+@pytest.mark.parametrize(("mode", "rate"), [("streaming", "within a second"), ("batch", "many windows")])
+def test_column_queries_give_the_same_where_all_is_in_one_block_and_in_batch(expected, mode, rate):
+    env = environment("embedded", 1, mode=mode)
+    check_columns(env, blocks_of(env, EVENTS, rate=RATES[rate]), expected(1, RATES[rate]))
+
+
+def check_columns(env, blocks, expected):
+    rows = all_results(env, blocks, AS_COLUMNS, "columns")
+    wrong = [differences(name, final(name, rows[name]), expected[name]) for name in AS_COLUMNS]
+    assert not any(wrong), "\n".join(filter(None, wrong))
 
 
 @pytest.mark.parametrize("name", NAMES)
