@@ -3,7 +3,10 @@
 Batches of 8,192 rows (two int64, milliseconds; 100,000 rows a second of event time) come from a source that makes
 them of kept arrays; whole jobs on threads of this process, sources and starts included. The rivals: the same windows
 over records, of fewer rows, as they take that much longer; and pyarrow's `group_by` by window and key over the whole
-table at once, which knows no watermark and keeps all rows. Counterpart in Flink: the Nexmark queries on windows.
+table at once, which knows no watermark and keeps all rows. What has no state takes kept batches (int64, string,
+float64, timestamp), of which pyarrow's kernels alone are the rival, or its expressions where those are what is asked;
+their rows have timestamps in one row of figures, which the rival has no part of. Counterpart in Flink: the Nexmark
+queries on windows.
 """
 
 import functools
@@ -16,6 +19,7 @@ pytest.importorskip("pyarrow")
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyarrow import acero
 
 from flinkbuf.common import Configuration, Time, WatermarkStrategy
 from flinkbuf.datastream import AggregateFunction, StreamExecutionEnvironment
@@ -42,14 +46,14 @@ def batch_of(width, number):
     return pa.record_batch({"auction": auctions, "price": prices, "at": times})
 
 
-def batches(width, row_count):
+def batches(batch_of, row_count):
     config = Configuration()
     config.set_string("execution.target", "embedded")
     env = StreamExecutionEnvironment.get_execution_environment(config)
     env.set_parallelism(1)
     numbers = NumberSequenceSource(0, row_count // STEP - 1)
     stream = env.from_source(numbers, WatermarkStrategy.no_watermarks(), "numbers")
-    return stream.map(functools.partial(batch_of, width))
+    return stream.map(batch_of)
 
 
 def counted(stream):
@@ -60,17 +64,48 @@ def counted(stream):
 
 
 def columns(width):
-    rows = batches(width, ROWS).as_columns("auction bigint, price bigint, at bigint")
+    rows = batches(functools.partial(batch_of, width), ROWS).as_columns("auction bigint, price bigint, at bigint")
     return rows.assign_timestamps_and_watermarks("at")
 
 
-def stateless(width):
-    rows = columns(width).filter(lambda batch: pc.greater(batch["price"], 100))
-    return counted(
-        rows.with_columns(
-            euro=lambda batch: pc.multiply(batch["price"], 0.908), late=lambda batch: pc.add(batch["at"], 1)
-        )
-    )
+@functools.cache
+def kept_events():
+    """What goes through the stateless programs: ready batches."""
+    random = np.random.default_rng(1)
+    urls = pa.array([f"https://auctions/{number}" for number in range(1000)])
+    made = []
+    for number in range(64):
+        times = np.arange(number * STEP, (number + 1) * STEP) // ROWS_PER_MS
+        columns = {
+            "auction": random.integers(0, 1000, STEP),
+            "url": urls.take(random.integers(0, 1000, STEP)),
+            "price": random.random(STEP) * 1000,
+            "at": pa.array(times, pa.timestamp("ms", "UTC")),
+        }
+        made.append(pa.record_batch(columns))
+    return made
+
+
+def events_of(number):
+    return kept_events()[number % 64]
+
+
+NEXT_MS = pa.scalar(1, pa.duration("ms"))
+BY_FUNCTIONS = (
+    lambda batch: pc.greater(batch["price"], 100.0),
+    {"euro": lambda batch: pc.multiply(batch["price"], 0.908), "late": lambda batch: pc.add(batch["at"], NEXT_MS)},
+)
+BY_EXPRESSIONS = pc.field("price") > 100.0, {"euro": pc.field("price") * 0.908, "late": pc.field("at") + NEXT_MS}
+
+
+def stateless(said, has_timestamps):
+    predicate, columns = said
+    rows = batches(events_of, ROWS).as_columns(events_of(0).schema)
+    if has_timestamps:
+        rows = rows.assign_timestamps_and_watermarks("at")
+    rows = rows.filter(predicate).with_columns(**columns)
+    with rows.flat_map_batches(lambda batch: None).execute_and_collect() as nothing:
+        assert not list(nothing)
 
 
 def windows(width, assigner):
@@ -93,7 +128,9 @@ class Totals(AggregateFunction):
 
 
 def records(width, assigner):
-    rows = batches(width, RECORDS).flat_map(lambda batch: zip(*batch.to_pydict().values(), strict=True))
+    rows = batches(functools.partial(batch_of, width), RECORDS).flat_map(
+        lambda batch: zip(*batch.to_pydict().values(), strict=True)
+    )
     times = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda row, _: row[2])
     found = rows.assign_timestamps_and_watermarks(times).key_by(lambda row: row[0]).window(assigner).aggregate(Totals())
     total = 0
@@ -103,11 +140,24 @@ def records(width, assigner):
     return total
 
 
-def arrow_alone(width):
+def arrow_kernels():
+    predicate, columns = BY_FUNCTIONS
     for number in range(ROWS // STEP):
-        batch = batch_of(width, number)
-        batch = batch.filter(pc.greater(batch["price"], 100))
-        pc.multiply(batch["price"], 0.908), pc.add(batch["at"], 1)
+        batch = events_of(number)
+        batch = batch.filter(predicate(batch))
+        for name, function in columns.items():
+            batch = batch.append_column(name, function(batch))
+
+
+def arrow_expressions():
+    predicate, columns = BY_EXPRESSIONS
+    kept = {name: pc.field(name) for name in events_of(0).schema.names}
+    options = acero.ProjectNodeOptions([*kept.values(), *columns.values()], [*kept, *columns])
+    steps = acero.Declaration("filter", acero.FilterNodeOptions(predicate)), acero.Declaration("project", options)
+    for number in range(ROWS // STEP):
+        table = pa.Table.from_batches([events_of(number)])
+        source = acero.Declaration("table_source", acero.TableSourceNodeOptions(table))
+        acero.Declaration.from_sequence([source, *steps]).to_table(use_threads=False)
 
 
 def arrow_group_by(width):
@@ -120,8 +170,11 @@ TUMBLING = TumblingEventTimeWindows.of(Time.seconds(10))
 SLIDING = SlidingEventTimeWindows.of(Time.seconds(10), Time.seconds(2))
 LONG = SlidingEventTimeWindows.of(Time.seconds(600), Time.seconds(1))
 CASES = {
-    "columns_stateless.flinkbuf": (functools.partial(stateless, 1000), ROWS),
-    "columns_stateless.pyarrow_alone": (functools.partial(arrow_alone, 1000), ROWS),
+    "columns_stateless.flinkbuf": (functools.partial(stateless, BY_FUNCTIONS, False), ROWS),
+    "columns_stateless.flinkbuf_timestamps": (functools.partial(stateless, BY_FUNCTIONS, True), ROWS),
+    "columns_stateless.pyarrow_kernels": (arrow_kernels, ROWS),
+    "columns_stateless_expressions.flinkbuf": (functools.partial(stateless, BY_EXPRESSIONS, False), ROWS),
+    "columns_stateless_expressions.pyarrow_alone": (arrow_expressions, ROWS),
 }
 for name, width in KEYS.items():
     CASES[f"columns_tumbling_{name}.flinkbuf"] = functools.partial(windows, width, TUMBLING), ROWS

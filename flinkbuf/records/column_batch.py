@@ -55,7 +55,12 @@ class ColumnBatch:
     @property
     def latest(self) -> int:
         """Return the latest timestamp of a row, or `NO_TIMESTAMP`."""
-        return NO_TIMESTAMP if self.timestamps is None or not len(self) else int(self.timestamps.max())
+        if self.timestamps is None:
+            return NO_TIMESTAMP
+        found: int | None = self.__dict__.get("_latest")
+        if found is None:
+            found = self.__dict__["_latest"] = int(self.timestamps.max()) if len(self) else NO_TIMESTAMP
+        return found
 
     def take(self, rows: np.ndarray) -> ColumnBatch:
         """Return some of the rows, in any order."""
@@ -63,12 +68,16 @@ class ColumnBatch:
 
     def filter(self, mask: Any) -> ColumnBatch:
         """Return the rows for which an Arrow array of booleans is true; null counts as false."""
-        import pyarrow.compute as pc
+        import pyarrow as pa
 
+        if mask.true_count == len(self):
+            return self
         if self.timestamps is None:
             return ColumnBatch(self.batch.filter(mask))
-        rows = pc.indices_nonzero(mask).to_numpy()
-        return self if len(rows) == len(self) else self.take(rows)
+        # One more column costs less than the numbers of the rows, by which the timestamps could be taken.
+        rows = self.batch.append_column("timestamps", pa.array(self.timestamps)).filter(mask)
+        last = rows.num_columns - 1
+        return ColumnBatch(rows.remove_column(last), rows.column(last).to_numpy())
 
     def slice(self, start: int, end: int) -> ColumnBatch:
         """Return the rows from `start` on and before `end`, over the same memory."""
@@ -77,7 +86,10 @@ class ColumnBatch:
 
     def with_batch(self, batch: pa.RecordBatch) -> ColumnBatch:
         """Return the same rows with other columns."""
-        return ColumnBatch(batch, self.timestamps)
+        made = ColumnBatch(batch, self.timestamps)
+        if "_latest" in self.__dict__:
+            made.__dict__["_latest"] = self.__dict__["_latest"]
+        return made
 
 
 class PageWriter:

@@ -99,6 +99,35 @@ def test_rows_are_chosen_with_their_timestamps():
     assert rows.take(np.array([], np.int64)).latest == NO_TIMESTAMP
 
 
+@given(batches(), st.data(), st.booleans())
+def test_a_mask_chooses_rows_as_a_list_would(batch, data, has_timestamps):
+    count = batch.num_rows
+    mask = data.draw(st.lists(st.sampled_from([True, True, False, None]), min_size=count, max_size=count))
+    times = list(range(30, 30 + count))
+    rows = ColumnBatch(batch, np.array(times, np.int64) if has_timestamps else None)
+    chosen = rows.filter(pa.array(mask, pa.bool_()))
+    assert chosen.batch.schema == batch.schema
+    assert str(chosen.batch.to_pylist()) == str(
+        [row for row, is_in in zip(batch.to_pylist(), mask, strict=True) if is_in]
+    )
+    if has_timestamps:
+        assert chosen.timestamps.tolist() == [each for each, is_in in zip(times, mask, strict=True) if is_in]
+    else:
+        assert chosen.timestamps is None
+
+
+def test_a_column_may_be_called_as_the_filter_calls_the_timestamps():
+    rows = ColumnBatch(pa.record_batch({"timestamps": ["x", "y"]}), np.array([1, 2])).filter(pa.array([False, True]))
+    assert (rows.batch.to_pydict(), rows.timestamps.tolist()) == ({"timestamps": ["y"]}, [2])
+
+
+def test_other_columns_for_the_same_rows_keep_what_is_known_of_these():
+    rows = ColumnBatch(pa.record_batch({"a": [1, 2]}), np.array([5, 3]))
+    other = pa.record_batch({"b": [3, 4]})
+    assert rows.with_batch(other).latest == rows.latest == rows.with_batch(other).latest == 5
+    assert ColumnBatch(other).with_batch(other).latest == NO_TIMESTAMP
+
+
 def test_nobody_changes_an_element():
     assert is_fixed_value(ColumnBatch(pa.record_batch({"a": [[1], [2]]})))
 

@@ -238,9 +238,9 @@ def record_batches(result: Any) -> Iterable[pyarrow.RecordBatch]:
     """Yield a batch of any kind as batches of pyarrow."""
     import pyarrow as pa
 
-    result = _without_index(result)
     if isinstance(result, pa.RecordBatch):
         return (result,)
+    result = _without_index(result)
     if type(result).__module__.partition(".")[0] == "polars":
         result = result.to_arrow()  # its stream has views of texts, of which pyarrow can take no rows
     if hasattr(result, "__arrow_c_stream__"):
@@ -257,10 +257,14 @@ def milliseconds_in(column: pyarrow.Array, name: str) -> np.ndarray:
     import pyarrow.compute as pc
 
     if pa.types.is_timestamp(column.type):
-        column = column.cast(pa.timestamp(column.type.unit))  # in UTC
         if column.type.unit in ("us", "ns"):
+            column = column.cast(pa.timestamp(column.type.unit))  # in UTC
             column = pc.floor_temporal(column, unit="millisecond")  # a cast would round towards 1970
-        column = column.cast(pa.timestamp("ms")).cast(pa.int64())
+        if column.type.unit != "ms":
+            column = column.cast(pa.timestamp("ms"))
+        column = column.view(pa.int64())
+    elif pa.types.is_int64(column.type):
+        pass
     elif pa.types.is_null(column.type) or pa.types.is_integer(column.type):
         column = column.cast(pa.int64())
     else:
@@ -268,4 +272,4 @@ def milliseconds_in(column: pyarrow.Array, name: str) -> np.ndarray:
             f"column {name!r} holds the timestamps of rows: integers, milliseconds since 1970, or timestamps of Arrow; "
             f"got {column.type}"
         )
-    return pc.fill_null(column, NO_TIMESTAMP).to_numpy(zero_copy_only=False)
+    return (pc.fill_null(column, NO_TIMESTAMP) if column.null_count else column).to_numpy()

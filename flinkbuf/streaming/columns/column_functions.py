@@ -5,9 +5,9 @@ A library evaluates expressions: pyarrow.compute's and polars' are taken, and an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from flinkbuf.records.column_batch import ColumnBatch
 from flinkbuf.streaming.chain.map_batches import each_batch, record_batches
@@ -16,19 +16,28 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-def _is_arrow_expression(value: Any) -> bool:
+_NAME: Final = "name"
+_ARROW: Final = "expression of pyarrow.compute"
+_POLARS: Final = "expression of polars"
+_FUNCTION: Final = "function"
+
+
+def _kind_of(value: Any) -> str:
+    """Return what a value says a column by: if by nothing else, it is to be a function."""
     import pyarrow.compute as pc
 
-    return isinstance(value, pc.Expression)
-
-
-def _is_polars_expression(value: Any) -> bool:
-    return type(value).__module__.partition(".")[0] == "polars" and hasattr(value, "meta")
+    if isinstance(value, str):
+        return _NAME
+    if isinstance(value, pc.Expression):
+        return _ARROW
+    if type(value).__module__.partition(".")[0] == "polars" and hasattr(value, "meta"):
+        return _POLARS
+    return _FUNCTION
 
 
 def check_expression(name: str, value: Any) -> None:
     """Raise TypeError unless a value says what a column is."""
-    if isinstance(value, str) or callable(value) or _is_arrow_expression(value) or _is_polars_expression(value):
+    if callable(value) or _kind_of(value) is not _FUNCTION:
         return
     raise TypeError(
         f"{name} must be the name of a column, an expression of pyarrow.compute or polars, or a function that takes a "
@@ -64,11 +73,15 @@ class SelectColumns:
         import pyarrow as pa
 
         batch = element.batch
-        if self.keeps:
-            _check_differ(batch.schema.names, "with_columns()")
-        made = dict(zip(batch.schema.names, batch.columns, strict=True)) if self.keeps else {}
-        made.update(columns_of(batch, self.columns))
-        yield element.with_batch(pa.record_batch(list(made.values()), list(made)))
+        if not self.keeps:
+            made = columns_of(batch, self.columns)
+            yield element.with_batch(pa.record_batch(list(made.values()), list(made)))
+            return
+        _check_differ(batch.schema.names, "with_columns()")
+        for name, column in columns_of(batch, self.columns).items():
+            place = batch.schema.get_field_index(name)
+            batch = batch.append_column(name, column) if place < 0 else batch.set_column(place, name, column)
+        yield element.with_batch(batch)
 
 
 @dataclass(frozen=True)
@@ -161,22 +174,24 @@ def columns_of(batch: pa.RecordBatch, columns: Iterable[tuple[str, Any]], where:
     TypeError, ValueError
         If a function gives no column, or one of another length.
     """
-    wanted = tuple(columns)
-    made: dict[str, Any] = dict.fromkeys(name for name, _ in wanted)
-    for name, what in wanted:
-        if isinstance(what, str):
-            _check_there(batch, [what], where)
+    made: dict[str, Any] = {}
+    by_library: dict[str, dict[str, Any]] = {}
+    for name, what in columns:
+        kind = _kind_of(what)
+        if kind is _NAME:
+            _check_there(batch, (what,), where)
             made[name] = batch.column(what)
-        elif not _is_arrow_expression(what) and not _is_polars_expression(what):
+        elif kind is _FUNCTION:
             made[name] = _checked(what(batch), batch, name, where)
-    for is_kind, evaluate in ((_is_arrow_expression, _by_arrow), (_is_polars_expression, _by_polars)):
-        expressions = {name: what for name, what in wanted if not isinstance(what, str) and is_kind(what)}
-        if expressions:
-            made.update(evaluate(batch, expressions))
+        else:
+            made[name] = None  # which keeps its place
+            by_library.setdefault(kind, {})[name] = what
+    for kind, expressions in by_library.items():
+        made.update(_by_arrow(batch, expressions) if kind is _ARROW else _by_polars(batch, expressions))
     return made
 
 
-def _by_arrow(batch: pa.RecordBatch, expressions: Mapping[str, Any]) -> dict[str, Any]:
+def _by_arrow(batch: pa.RecordBatch, expressions: dict[str, Any]) -> dict[str, Any]:
     import pyarrow as pa
     from pyarrow import acero
 
@@ -186,7 +201,7 @@ def _by_arrow(batch: pa.RecordBatch, expressions: Mapping[str, Any]) -> dict[str
     return {name: _whole(table.column(name)) for name in expressions}
 
 
-def _by_polars(batch: pa.RecordBatch, expressions: Mapping[str, Any]) -> dict[str, Any]:
+def _by_polars(batch: pa.RecordBatch, expressions: dict[str, Any]) -> dict[str, Any]:
     import polars
 
     rows: Any = polars.from_arrow(batch)  # a DataFrame, as a batch has columns
@@ -198,11 +213,13 @@ def _checked(column: Any, batch: pa.RecordBatch, name: str, where: str) -> pa.Ar
     """Return what a function gave as a column: an Arrow array, a scalar for all rows, or what Arrow makes one of."""
     import pyarrow as pa
 
-    if isinstance(column, pa.Scalar):
+    if isinstance(column, pa.Array):
+        pass
+    elif isinstance(column, pa.Scalar):
         return pa.repeat(column, batch.num_rows)
-    if isinstance(column, pa.ChunkedArray):
+    elif isinstance(column, pa.ChunkedArray):
         column = _whole(column)
-    elif not isinstance(column, pa.Array):
+    else:
         if not hasattr(column, "__len__") or isinstance(column, (str, bytes)):
             raise TypeError(
                 f"the function for {name!r} in {where} gives a column, such as an Arrow or numpy array, or an Arrow "
@@ -219,6 +236,8 @@ def _checked(column: Any, batch: pa.RecordBatch, name: str, where: str) -> pa.Ar
 def _whole(column: pa.ChunkedArray) -> pa.Array:
     import pyarrow as pa
 
+    if column.num_chunks == 1:
+        return column.chunk(0)
     whole = column.combine_chunks()
     return pa.concat_arrays(whole.chunks) if isinstance(whole, pa.ChunkedArray) else whole
 

@@ -110,7 +110,9 @@ class _Elements:
     """Makes elements of what was gathered, and of batches that are records."""
 
     def __init__(self, schema: pa.Schema) -> None:
-        self._schema = schema
+        import pyarrow as pa
+
+        self._schema = without_dictionaries(pa.RecordBatch.from_pylist([], schema)).schema
 
     def __call__(self, batch: Any, timestamps: Any) -> Iterator[ColumnBatch]:
         """Give the elements of a batch; `timestamps`: of its rows, or the one that all have, or None."""
@@ -120,9 +122,7 @@ class _Elements:
         for each in record_batches(batch):
             if not each.num_rows:
                 continue
-            given = without_dictionaries(each)
-            if given.schema != self._schema:
-                given = self._cast(given)
+            given = each if each.schema.equals(self._schema) else self._cast(without_dictionaries(each))
             if isinstance(timestamps, int):
                 yield ColumnBatch(given, np.full(given.num_rows, timestamps))
             elif timestamps is None:

@@ -1,6 +1,7 @@
 """What a user says of columns: names, expressions and functions, and what is refused."""
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from flinkbuf.datastream import MapBatchFunction, StreamExecutionEnvironment
@@ -22,6 +23,32 @@ def test_no_two_columns_have_one_name():
     twice = pa.record_batch([pa.array([1]), pa.array([2])], ["a", "a"])
     with pytest.raises(ValueError, match=r"with_columns\(\): two columns would be called 'a'"):
         batch_of(SelectColumns((("c", lambda batch: pa.array([3])),), keeps=True), twice)
+
+
+def test_columns_stay_in_the_place_where_they_are_said():
+    """Whatever makes them: those of one library are made together."""
+    polars = pytest.importorskip("polars")
+    batch = pa.record_batch({"a": [1, 2], "b": [3, 4]}, metadata={"of": "the batch"})
+    said = (("x", pc.field("a") + 1), ("b", "a"), ("y", polars.col("b") * 2), ("a", lambda batch: batch["b"]))
+    made = batch_of(SelectColumns((*said, ("z", pc.field("b") > 3))), batch)
+    assert made.to_pydict() == {"x": [2, 3], "b": [1, 2], "y": [6, 8], "a": [3, 4], "z": [False, True]}
+    assert made.schema.names == ["x", "b", "y", "a", "z"]
+    kept = batch_of(SelectColumns(said, keeps=True), batch)
+    assert kept.to_pydict() == {"a": [3, 4], "b": [1, 2], "x": [2, 3], "y": [6, 8]}
+    assert kept.schema.names == ["a", "b", "x", "y"]
+    assert list(batch_of(SelectColumns(said, keeps=True), batch.slice(1, 1)).to_pydict().values()) == [
+        [4],
+        [2],
+        [3],
+        [8],
+    ]
+
+
+def test_a_batch_of_many_parts_is_evaluated_whole():
+    """An engine gives what is long in several parts."""
+    batch = pa.record_batch({"a": pa.array(range(200_000), pa.int64())})
+    made = batch_of(SelectColumns((("b", pc.field("a") * 2),), keeps=True), batch)
+    assert made["b"].to_pylist() == list(range(0, 400_000, 2))
 
 
 def test_rows_without_columns_are_not_selected():
