@@ -652,14 +652,16 @@ class DataStream(Generic[T]):
         type : TypeInformation, DDL, pyspark StructType or pyarrow schema, optional
             Of the records; by default the stream's declared type, or the columns of a DataFrame, which comes as the
             batches that Spark makes of it. Batches that are records (``pyarrow.RecordBatch`` or
-            ``Table``) have these columns, in any order, and are cast to their types.
+            ``Table``) have these columns, in any order, and are cast to their types. Directly behind a source that
+            reads columns, such as Parquet files, it may name some of them, and no others are read.
         max_rows, max_bytes, max_delay
             As for `map_batches`; batches that are records go on as they are.
 
         Raises
         ------
         ValueError, TypeError
-            If the records' type is not known or has no columns; if an argument is out of range.
+            If the records' type is not known or has no columns; if an argument is out of range; if a source that reads
+            columns has none of a name, or of a type whose values would never fit.
 
         Examples
         --------
@@ -676,7 +678,7 @@ class DataStream(Generic[T]):
         from flinkbuf.datastream.program.column_factories import AsColumnsFactory
         from flinkbuf.records.column_batch import COLUMNS
 
-        stream, schema = self._of_batches()
+        stream, schema = self._of_batches(self._value_type if type is None else type, max_rows, max_bytes)
         description = type if type is not None else schema if schema is not None else self._value_type
         if description is None:
             raise ValueError(
@@ -688,11 +690,11 @@ class DataStream(Generic[T]):
         factory.create()  # refuses what no operator can be made of
         return ColumnStream(stream._transform("AsColumns", COLUMNS, factory), description)
 
-    def _of_batches(self) -> tuple[DataStream[Any], Any]:
+    def _of_batches(self, wanted: Any, max_rows: int, max_bytes: int) -> tuple[DataStream[Any], Any]:
         """Return this stream, or that of the same source as batches with their schema, where it can give these."""
         source = self._transformation
         make = getattr(source.factory, "of_batches", None) if isinstance(source, OperatorTransformation) else None
-        made = None if make is None else make()
+        made = None if make is None else make(wanted, max_rows, max_bytes)
         if made is None:
             return self, None
         factory, schema = made

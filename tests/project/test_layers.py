@@ -670,6 +670,7 @@ PACKAGE = [
             "kafka_source",
             "split_reader",
             "file_source",
+            "wanted_columns",
             "",
         ],
     ),
@@ -978,7 +979,7 @@ PACKAGE = [
             "",
         ],
     ),
-    ("datastream.formats", ["avro", "csv", "json", "parquet", ""]),
+    ("datastream.formats", ["avro", "csv", "json", "parquet_columns", "parquet", ""]),
     ("testing", ["manual_clock", "manual_mailbox", "batch_records", "operator_harness", "job_harness", ""]),
     ("spark", ["java", "worker_output", "workers"]),
     (

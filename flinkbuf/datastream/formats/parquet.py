@@ -7,10 +7,12 @@ from typing import IO, Any
 
 from flinkbuf._core.value.own_value import copied
 from flinkbuf.common.serialization import RowDataBulkWriterFactory
+from flinkbuf.datastream.formats.parquet_columns import ParquetColumns, groups_in, names_in
 from flinkbuf.errors import CorruptDataError
 from flinkbuf.records.arrow_batches import ARROW_NAMES
-from flinkbuf.streaming.sources.file_format import BulkFormat
+from flinkbuf.streaming.sources.file_format import BulkFormat, ColumnFormat
 from flinkbuf.streaming.sources.file_split import FileSplit
+from flinkbuf.streaming.sources.wanted_columns import kept_description, wanted_schema
 from flinkbuf.types.date_time import Instant
 from flinkbuf.types.row import row_class
 from flinkbuf.types.type_information import RowTypeInfo, TypeInformation, basic_type
@@ -71,12 +73,20 @@ class ParquetColumnarRowInputFormat(BulkFormat):
         if batch_size < 1:
             raise ValueError(f"batch_size must be at least 1 row, got {batch_size}")
         self._row_type = _row_type(row_type)
+        self._description = kept_description(row_type, self._row_type)
         self._batch_size = batch_size
-        self._is_case_sensitive = is_case_sensitive
+        self._fold = str if is_case_sensitive else str.lower
 
     def get_produced_type(self) -> TypeInformation:
         """Return the row type."""
         return self._row_type
+
+    def of_batches(self, wanted: Any, max_rows: int, max_bytes: int) -> ColumnFormat | None:
+        """Return what reads whole batches, of the wanted columns alone."""
+        if type(self).read_split is not ParquetColumnarRowInputFormat.read_split:
+            return None  # a subclass gives other rows
+        schema = wanted_schema(wanted, self._row_type, self._description)
+        return ParquetColumns(schema, self._fold, max_rows, max_bytes)
 
     def read_split(self, split: FileSplit) -> Iterator[Any]:
         """The rows of the row groups that begin in a range."""
@@ -86,8 +96,8 @@ class ParquetColumnarRowInputFormat(BulkFormat):
         converts = [_from_arrow(each) for each in self._row_type.field_types]
         try:
             with pyarrow.parquet.ParquetFile(split.path) as file:
-                columns = self._columns(file.schema_arrow.names, split.path)
-                groups = _groups_in(file.metadata, split)
+                columns = names_in(file.schema_arrow.names, names, self._fold, split.path)
+                groups = groups_in(file.metadata, split)
                 for batch in file.iter_batches(self._batch_size, groups, columns) if groups else ():
                     values = [
                         _converted(batch.column(column).to_pylist(), convert)
@@ -96,26 +106,6 @@ class ParquetColumnarRowInputFormat(BulkFormat):
                     yield from map(make_row, *values) if values else ()
         except (pyarrow.ArrowInvalid, pyarrow.ArrowTypeError) as error:
             raise CorruptDataError(f"{split.path}: {error}") from error
-
-    def _columns(self, found: list[str], path: str) -> list[str]:
-        """How the file calls the columns."""
-        by_name = {self._folded(name): name for name in found}
-        missing = [name for name in self._row_type.field_names if self._folded(name) not in by_name]
-        if missing:
-            raise CorruptDataError(f"{path}: no column is called {', '.join(missing)}; there are {', '.join(found)}")
-        return [by_name[self._folded(name)] for name in self._row_type.field_names]
-
-    def _folded(self, name: str) -> str:
-        return name if self._is_case_sensitive else name.lower()
-
-
-def _groups_in(metadata: Any, split: FileSplit) -> list[int]:
-    starts = []
-    for index in range(metadata.num_row_groups):
-        column = metadata.row_group(index).column(0)
-        dictionary = column.dictionary_page_offset
-        starts.append(column.data_page_offset if dictionary is None else min(dictionary, column.data_page_offset))
-    return [index for index, start in enumerate(starts) if split.start <= start < split.end]
 
 
 class ParquetBulkWriters:

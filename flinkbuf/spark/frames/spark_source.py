@@ -297,8 +297,11 @@ class SparkSourceFactory:
         unit = BATCHES if isinstance(self.read, ArrowBatches) else RECORDS
         return SparkSourceOperator(self.number, self.type_info, self.read, self.is_ordered, self.partition_count, unit)
 
-    def of_batches(self) -> tuple[SparkSourceFactory, Any] | None:
-        """Return what makes a source of whole batches, and their schema; None: the RDD holds no batches."""
+    def of_batches(self, wanted: Any, max_rows: int, max_bytes: int) -> tuple[SparkSourceFactory, Any] | None:
+        """Return what makes a source of whole batches, and their schema; None: the RDD holds no batches.
+
+        The batches are those that Spark has made, whatever is wanted of them.
+        """
         if not isinstance(self.read, ArrowRows):
             return None
         assert self.data is not None, "asked for in the program alone"

@@ -271,7 +271,13 @@ def _other_count(count: int, given: Any) -> ValueError:
     )
 
 
-def column_as(column: pa.Array, type_: pa.DataType, name: str, said: str) -> pa.Array:
+def column_as(
+    column: pa.Array,
+    type_: pa.DataType,
+    name: str,
+    said: str,
+    advice: str = "cast the column in select() or with_columns()",
+) -> pa.Array:
     """Return a column as another type, with the same values.
 
     Parameters
@@ -282,6 +288,8 @@ def column_as(column: pa.Array, type_: pa.DataType, name: str, said: str) -> pa.
         Of the column.
     said : str
         Who wants that type: "was int64 before".
+    advice : str
+        What to do if it is of another.
 
     Raises
     ------
@@ -299,8 +307,7 @@ def column_as(column: pa.Array, type_: pa.DataType, name: str, said: str) -> pa.
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as told:
             error = told
     raise TypeError(
-        f"column {name!r} {said} and is {column.type} now, and its values do not fit: {error}; cast the column in "
-        "select() or with_columns()"
+        f"column {name!r} {said} and is {column.type} now, and its values do not fit: {error}; {advice}"
     ) from None
 
 

@@ -6,7 +6,7 @@ Flink: StreamFormat, TextLineInputFormat, BulkFormat.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from flinkbuf.errors import CorruptDataError
 from flinkbuf.streaming.sources.file_lines import (
@@ -19,6 +19,25 @@ from flinkbuf.streaming.sources.file_lines import (
 from flinkbuf.streaming.sources.file_split import COMPRESSED, FileSplit
 from flinkbuf.types.type_information import TypeInformation
 from flinkbuf.types.types import Types
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class ColumnFormat:
+    """Reads the rows of a format as batches of columns; a subclass says how in `read_batches`.
+
+    Attributes
+    ----------
+    schema : pyarrow.Schema
+        Of all batches, whatever a file says of its columns.
+    """
+
+    schema: pa.Schema
+
+    def read_batches(self, split: FileSplit) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a range of a file that stand behind those that it has `skipped`."""
+        raise NotImplementedError(f"{type(self).__name__}.read_batches")
 
 
 class StreamFormat:
@@ -34,6 +53,18 @@ class StreamFormat:
 
     def get_produced_type(self) -> TypeInformation | None:
         """Return the type of the records; None: not declared."""
+        return None
+
+    def of_batches(self, wanted: Any, max_rows: int, max_bytes: int) -> ColumnFormat | None:
+        """Return what reads the same rows as batches of columns; None: they are read one by one only.
+
+        Parameters
+        ----------
+        wanted : type, optional
+            Of the rows, as ``DataStream.as_columns`` takes it; it may have fewer columns. None: as the format has them.
+        max_rows, max_bytes : int
+            No batch has more rows, and none many more bytes.
+        """
         return None
 
     def read_file(self, file: IO[bytes], path: str) -> Iterator[Any]:
@@ -124,6 +155,18 @@ class BulkFormat:
 
     def get_produced_type(self) -> TypeInformation | None:
         """Return the type of the records; None: not declared."""
+        return None
+
+    def of_batches(self, wanted: Any, max_rows: int, max_bytes: int) -> ColumnFormat | None:
+        """Return what reads the same rows as batches of columns; None: they are read one by one only.
+
+        Parameters
+        ----------
+        wanted : type, optional
+            Of the rows, as ``DataStream.as_columns`` takes it; it may have fewer columns. None: as the format has them.
+        max_rows, max_bytes : int
+            No batch has more rows, and none many more bytes.
+        """
         return None
 
     def read_split(self, split: FileSplit) -> Iterator[Any]:

@@ -9,9 +9,9 @@ import itertools
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from flinkbuf.streaming.sources.file_format import BulkFormat, StreamFormat
+from flinkbuf.streaming.sources.file_format import BulkFormat, ColumnFormat, StreamFormat
 from flinkbuf.streaming.sources.file_split import DEFAULT_SPLIT_SIZE, FileSplit, find_files, split_file
 from flinkbuf.streaming.sources.source import (
     Boundedness,
@@ -23,6 +23,9 @@ from flinkbuf.streaming.sources.source import (
 )
 from flinkbuf.streaming.sources.split_reader import QueueEnumerator, SplitReader
 from flinkbuf.types.type_information import TypeInformation
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 @dataclass(frozen=True)
@@ -70,6 +73,13 @@ class FileRangeSource(Source):
         """Read splits with the format."""
         return FileReader(context, self.options.format)
 
+    def of_batches(self, wanted: Any, max_rows: int, max_bytes: int) -> tuple[FileRangeSource, pa.Schema] | None:
+        """Return a source of the same rows as batches of columns, and their schema; None: the format has none."""
+        if type(self).create_reader is not FileRangeSource.create_reader:
+            return None  # a subclass gives other rows
+        columns = self.options.format.of_batches(wanted, max_rows, max_bytes)
+        return None if columns is None else (FileColumnSource(self.options, columns), columns.schema)
+
     def _discover(self) -> list[tuple[str, int]]:
         return list(find_files(self.options.paths))
 
@@ -95,6 +105,44 @@ class FileReader(SplitReader):
     def split_after(self, split: FileSplit, record_count: int) -> FileSplit:
         """Return the same range, with more records to skip."""
         return replace(split, skipped=split.skipped + record_count)
+
+
+class FileColumnSource(FileRangeSource):
+    """Reads the ranges of files as batches of columns. Its checkpoints are those of a source of the same rows."""
+
+    def __init__(self, options: FileSourceOptions, columns: ColumnFormat) -> None:
+        super().__init__(options)
+        self._columns = columns
+
+    def get_produced_type(self) -> None:
+        """Return None: the records are batches."""
+
+    def create_reader(self, context: ReaderContext) -> SourceReader:
+        """Read splits as batches."""
+        return FileColumnReader(context, self._columns)
+
+
+class FileColumnReader(SplitReader):
+    """Reads ranges of files as batches. It counts what it has read in rows: later batches may be cut otherwise."""
+
+    def __init__(self, context: ReaderContext, columns: ColumnFormat) -> None:
+        super().__init__(context)
+        self._columns = columns
+        self._row_count = 0  # of the split in hand: what was taken of it was emitted, in the same turn
+
+    def open_split(self, split: FileSplit) -> Iterator[Any]:
+        """Return the batches of the range, without the rows that were read before a restore."""
+        self._row_count = 0
+        return self._counted(self._columns.read_batches(split))
+
+    def _counted(self, batches: Iterator[Any]) -> Iterator[Any]:
+        for batch in batches:
+            self._row_count += batch.num_rows
+            yield batch
+
+    def split_after(self, split: FileSplit, record_count: int) -> FileSplit:
+        """Return the same range, with more rows to skip."""
+        return replace(split, skipped=split.skipped + self._row_count)
 
 
 class FileWatcher(SplitEnumerator):

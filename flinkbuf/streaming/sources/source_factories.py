@@ -5,9 +5,9 @@ from __future__ import annotations
 import inspect
 import reprlib
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from flinkbuf._core.value.conversion import convert
 from flinkbuf._core.value.own_value import copied_if_it_can
@@ -26,6 +26,9 @@ from flinkbuf.streaming.sources.source_operator import SourceOperator
 from flinkbuf.streaming.time.clock import Clock
 from flinkbuf.streaming.time.watermark_strategy import WatermarkStrategy
 from flinkbuf.types.type_information import TypeInformation
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 COLLECTION_SOURCE_NAME = "Collection Source"
 
@@ -122,6 +125,17 @@ class SourceOperatorFactory:
     def __call__(self) -> SourceOperator:
         """Make the operator of one subtask."""
         return SourceOperator(self.source, self.watermark_strategy)
+
+    def of_batches(self, wanted: Any, max_rows: int, max_bytes: int) -> tuple[SourceOperatorFactory, pa.Schema] | None:
+        """Return what makes a source of whole batches, and their schema; None: the source has records only.
+
+        A batch counts as one record to the strategy. One that looks at records gets them: then there are no batches.
+        """
+        make = getattr(self.source, "of_batches", None)
+        if make is None or (self.watermark_strategy is not None and self.watermark_strategy.looks_at_records):
+            return None
+        made = make(wanted, max_rows, max_bytes)
+        return None if made is None else (replace(self, source=made[0]), made[1])
 
     def create_coordinator(
         self, parallelism: int, clock: Clock, store: CoordinatorStore, report_failure: Callable[[BaseException], None]

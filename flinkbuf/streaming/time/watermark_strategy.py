@@ -169,6 +169,13 @@ class WatermarkStrategy:
         """Return an object with ``extract_timestamp``; None: records keep the timestamps they have."""
         return self._timestamp_assigner
 
+    @property
+    def looks_at_records(self) -> bool:
+        """Return whether it wants to see each record, and not its timestamp alone."""
+        if self._timestamp_assigner is not None:
+            return True
+        return type(self._create_generator()) not in (NoWatermarksGenerator, BoundedOutOfOrdernessWatermarks)
+
     def create_watermark_generator(self, clock: Clock) -> WatermarkGenerator:
         """Return a fresh generator; `clock` tells it how long no record came."""
         generator = self._create_generator()
