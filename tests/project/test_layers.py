@@ -638,6 +638,7 @@ PACKAGE = [
         [
             "column_functions",
             "aggregates",
+            "kept_rows",
             "column_groups",
             "sliced_windows",
             "column_operator",

@@ -17,6 +17,7 @@ from flinkbuf._core.columns.slot_aggregates import make_aggregate
 from flinkbuf.records.column_exchange import go_alike, key_columns
 from flinkbuf.streaming.columns.aggregates import Aggregate
 from flinkbuf.streaming.columns.column_functions import column_as, columns_of
+from flinkbuf.streaming.columns.kept_rows import KeptRows
 
 if TYPE_CHECKING:
     import numpy as np
@@ -166,7 +167,7 @@ class ColumnGroups:
     def __init__(self, plan: GroupPlan) -> None:
         self._plan = plan
         self._slots = KeySlots(plan.key_schema)
-        self._keys: list[pa.RecordBatch] = []  # in the order of their slots, each less than half of the one before
+        self._keys = KeptRows(plan.key_schema)  # under the numbers of their slots
         self._accumulators = [
             make_aggregate(aggregate.kind, *types)
             for (_, aggregate), types in zip(plan.aggregates, plan.types, strict=True)
@@ -183,7 +184,7 @@ class ColumnGroups:
         """Return the slot of each key; one that is new gets the next."""
         slots, new_rows = self._slots.find_or_add(keys)
         if len(new_rows):
-            self._keep_keys(keys.take(new_rows))
+            self._keys.add(keys.take(new_rows))
         return slots
 
     def add(self, keys: pa.RecordBatch, read: Sequence[Sequence[pa.Array]]) -> np.ndarray:
@@ -240,47 +241,16 @@ class ColumnGroups:
 
     def keys(self) -> pa.RecordBatch:
         """Return the keys of the groups, in the order of their slots."""
-        import pyarrow as pa
-
-        if len(self._keys) != 1:
-            empty = pa.RecordBatch.from_pylist([], self._plan.key_schema)
-            self._keys = [_one_batch(self._keys) if self._keys else empty]
-        return self._keys[0]
-
-    def _keep_keys(self, keys: pa.RecordBatch) -> None:
-        """Keep keys behind those that there are: each is copied once for each doubling, not for each batch."""
-        self._keys.append(keys)
-        while len(self._keys) > 1 and 2 * self._keys[-1].num_rows >= self._keys[-2].num_rows:
-            last = self._keys.pop()
-            self._keys[-1] = _one_batch([self._keys[-1], last])
-
-    def _keys_at(self, slots: np.ndarray) -> pa.RecordBatch:
-        """Return the keys in some slots, which rise."""
-        import numpy as np
-
-        found, start = [], 0
-        for keys in self._keys:
-            end = start + keys.num_rows
-            rows = slots[np.searchsorted(slots, start) : np.searchsorted(slots, end)]
-            if len(rows):
-                found.append(keys.take(rows - start))
-            start = end
-        return _one_batch(found) if found else self.keys().slice(0, 0)
+        return self._keys.all()
 
     def results(self, slots: np.ndarray | None = None) -> tuple[pa.RecordBatch, list[pa.Array]]:
-        """Return keys and results of all groups, or of those in some slots, which rise."""
-        keys = self.keys() if slots is None else self._keys_at(slots)
+        """Return keys and results of all groups, or of those in some slots."""
+        keys = self.keys() if slots is None else self._keys.take(slots)
         return keys, [accumulator.result(slots) for accumulator in self._accumulators]
 
     def _merge(self, slots: np.ndarray, states: Iterable[Sequence[pa.Array]]) -> None:
         for accumulator, columns in zip(self._accumulators, states, strict=True):
             accumulator.merge(slots, len(self._slots), *columns)
-
-
-def _one_batch(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
-    import pyarrow as pa
-
-    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
 
 
 def _as_before(column: pa.Array, type_: pa.DataType, name: str) -> pa.Array:

@@ -1,0 +1,106 @@
+"""Rows under rising numbers: what an operator keeps of batches, to give some of it back later."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pyarrow as pa
+
+_MIN_LOST = 4096  # rows that nobody wants any more: fewer are not worth a copy of the others
+
+
+class KeptRows:
+    """Rows of one schema: the first has number 0, and each is behind those that came before it.
+
+    They are in batches, each less than half of the one before, so that a row is copied once for each doubling, and not
+    with each batch.
+
+    Attributes
+    ----------
+    lost : int
+        How many rows nobody wants any more, as their owner counts.
+
+    Examples
+    --------
+    >>> import numpy as np, pyarrow as pa
+    >>> rows = KeptRows(pa.schema([("a", pa.int64())]))
+    >>> rows.add(pa.record_batch({"a": [5, 6, 7]})), rows.add(pa.record_batch({"a": [8]}))
+    (0, 3)
+    >>> rows.take(np.array([3, 0]))["a"].to_pylist()
+    [8, 5]
+    """
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self._schema = schema
+        self._batches: list[pa.RecordBatch] = []
+        self._count = 0
+        self.lost = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    @property
+    def is_mostly_lost(self) -> bool:
+        """Return whether it is time for `keep`."""
+        return self.lost > max(_MIN_LOST, self._count // 2)
+
+    def add(self, rows: pa.RecordBatch) -> int:
+        """Keep rows behind those that there are. Returns the number of the first."""
+        first = self._count
+        if rows.num_rows:
+            self._count += rows.num_rows
+            self._batches.append(rows)
+            while len(self._batches) > 1 and 2 * self._batches[-1].num_rows >= self._batches[-2].num_rows:
+                last = self._batches.pop()
+                self._batches[-1] = _one_batch([self._batches[-1], last])
+        return first
+
+    def all(self) -> pa.RecordBatch:
+        """Return all rows, in the order of their numbers."""
+        if len(self._batches) != 1:
+            self._batches = [_one_batch(self._batches) if self._batches else self._empty()]
+        return self._batches[0]
+
+    def take(self, numbers: np.ndarray) -> pa.RecordBatch:
+        """Return the rows with these numbers, in their order."""
+        import numpy as np
+
+        if len(self._batches) == 1:
+            return self._batches[0].take(numbers)
+        if not len(numbers) or (numbers[1:] >= numbers[:-1]).all():
+            return self._take_rising(numbers)
+        order = np.argsort(numbers, kind="stable")
+        places = np.empty_like(order)
+        places[order] = np.arange(len(order))
+        return self._take_rising(numbers[order]).take(places)
+
+    def keep(self, numbers: np.ndarray) -> None:
+        """Forget all rows but these, whose numbers rise; they are numbered anew, from 0 on."""
+        kept = self.take(numbers)
+        self._batches, self._count, self.lost = [], 0, 0
+        self.add(kept)
+
+    def _take_rising(self, numbers: np.ndarray) -> pa.RecordBatch:
+        import numpy as np
+
+        found, start = [], 0
+        for batch in self._batches:
+            end = start + batch.num_rows
+            rows = numbers[np.searchsorted(numbers, start) : np.searchsorted(numbers, end)]
+            if len(rows):
+                found.append(batch.take(rows - start))
+            start = end
+        return _one_batch(found) if found else self._empty()
+
+    def _empty(self) -> Any:
+        import pyarrow as pa
+
+        return pa.RecordBatch.from_pylist([], self._schema)
+
+
+def _one_batch(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    import pyarrow as pa
+
+    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
