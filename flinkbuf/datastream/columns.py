@@ -25,6 +25,7 @@ from flinkbuf.runtime.graph.transformation import (
 )
 from flinkbuf.streaming.chain.functions import MapBatchFunction, as_call
 from flinkbuf.streaming.chain.output_tag import OutputTag
+from flinkbuf.streaming.columns.aggregate_function import ColumnAggregateFunction
 from flinkbuf.streaming.columns.aggregates import WINDOW_END, WINDOW_START, Aggregate
 from flinkbuf.streaming.columns.column_functions import check_expression
 from flinkbuf.streaming.columns.sliced_windows import CumulatingWindows, SlicedWindows
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from flinkbuf.datastream.data_stream_sink import DataStreamSink
 
 __all__ = [
+    "ColumnAggregateFunction",
     "ColumnStream",
     "KeyedColumnStream",
     "WindowedColumnStream",
@@ -557,7 +559,8 @@ class KeyedColumnStream:
         Parameters
         ----------
         **aggregates : Aggregate
-            What ``count()``, ``sum_(column)`` and their like give, by the name of the result's column.
+            What ``count()``, ``sum_(column)`` and their like give, or a `ColumnAggregateFunction`, by the name of the
+            result's column.
 
         Examples
         --------
@@ -650,7 +653,8 @@ class WindowedColumnStream:
         Parameters
         ----------
         **aggregates : Aggregate
-            What ``count()``, ``sum_(column)``, ``window_start()`` and their like give, by the name of the column.
+            What ``count()``, ``sum_(column)``, ``window_start()`` and their like give, or a
+            `ColumnAggregateFunction`, by the name of the column.
 
         Examples
         --------
@@ -877,9 +881,10 @@ def _checked_aggregates(aggregates: dict[str, Any], key: tuple[str, ...]) -> tup
     for name, aggregate in aggregates.items():
         if not isinstance(aggregate, Aggregate):
             raise TypeError(
-                f"{name}= of aggregate() is what count(), sum_(column) and their like give, got "
-                f"{type(aggregate).__name__} {aggregate!r:.80}"
+                f"{name}= of aggregate() is what count(), sum_(column) and their like give, or a "
+                f"ColumnAggregateFunction; got {type(aggregate).__name__} {aggregate!r:.80}"
             )
+        aggregate.check(name)
         if name in key:
             raise ValueError(f"{name}= of aggregate() has the name of a column of the key; give it another one")
     return tuple(aggregates.items())

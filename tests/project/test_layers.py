@@ -639,6 +639,7 @@ PACKAGE = [
             "column_functions",
             "aggregates",
             "kept_rows",
+            "aggregate_function",
             "column_groups",
             "sliced_windows",
             "column_operator",

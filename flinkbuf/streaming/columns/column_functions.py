@@ -30,9 +30,14 @@ def _kind_of(value: Any) -> str:
         return _NAME
     if isinstance(value, pc.Expression):
         return _ARROW
-    if type(value).__module__.partition(".")[0] == "polars" and hasattr(value, "meta"):
+    if is_polars(value) and hasattr(value, "meta"):
         return _POLARS
     return _FUNCTION
+
+
+def is_polars(value: Any) -> bool:
+    """Return whether a value is of polars, which is not imported for that."""
+    return type(value).__module__.partition(".")[0] == "polars"
 
 
 def check_expression(name: str, value: Any) -> None:
@@ -213,24 +218,37 @@ def _checked(column: Any, batch: pa.RecordBatch, name: str, where: str) -> pa.Ar
     """Return what a function gave as a column: an Arrow array, a scalar for all rows, or what Arrow makes one of."""
     import pyarrow as pa
 
-    if isinstance(column, pa.Array):
-        pass
-    elif isinstance(column, pa.Scalar):
+    if isinstance(column, pa.Scalar):
         return pa.repeat(column, batch.num_rows)
-    elif isinstance(column, pa.ChunkedArray):
-        column = _whole(column)
-    else:
-        if not hasattr(column, "__len__") or isinstance(column, (str, bytes)):
-            raise TypeError(
-                f"the function for {name!r} in {where} gives a column, such as an Arrow or numpy array, or an Arrow "
-                f"scalar; got {type(column).__name__} {column!r:.80}"
-            )
-        column = pa.array(column)
+    column = array_of(column, f"the function for {name!r} in {where} gives", ", or an Arrow scalar")
     if len(column) != batch.num_rows:
         raise ValueError(
             f"the function for {name!r} in {where} was given {batch.num_rows} rows and gave {len(column)} values"
         )
     return column
+
+
+def array_of(column: Any, said: str, or_else: str = "") -> pa.Array:
+    """Return a column that a function of the user gave as an array of Arrow.
+
+    Raises
+    ------
+    TypeError
+        If it is no column; `said` and `or_else` say what was wanted.
+    """
+    import pyarrow as pa
+
+    if isinstance(column, pa.Array):
+        return column
+    if isinstance(column, pa.ChunkedArray):
+        return _whole(column)
+    if is_polars(column) and hasattr(column, "to_arrow"):
+        return column.to_arrow()
+    if not hasattr(column, "__len__") or isinstance(column, (str, bytes)):
+        raise TypeError(
+            f"{said} a column, such as an Arrow or numpy array{or_else}; got {type(column).__name__} {column!r:.80}"
+        )
+    return pa.array(column)
 
 
 def _whole(column: pa.ChunkedArray) -> pa.Array:

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from flinkbuf._core.columns.key_slots import KeySlots
-from flinkbuf._core.columns.slot_aggregates import make_aggregate
 from flinkbuf.records.column_exchange import go_alike, key_columns
 from flinkbuf.streaming.columns.aggregates import Aggregate
 from flinkbuf.streaming.columns.column_functions import column_as, columns_of
@@ -126,8 +125,7 @@ class GroupPlan:
 
 def _text_of(key: Iterable[str], aggregates: Iterable[tuple[str, Aggregate]]) -> str:
     """Return names of keys, and names and kinds of aggregates: ``n=count(), total=sum(_) by k``."""
-    made = (f"{name}={each.kind}({', '.join('_' for _ in each.columns)})" for name, each in aggregates)
-    return f"{', '.join(made)} by {', '.join(key)}"
+    return f"{', '.join(f'{name}={each.text}' for name, each in aggregates)} by {', '.join(key)}"
 
 
 def columns_read(batch: pa.RecordBatch, aggregates: Iterable[tuple[str, Aggregate]]) -> list[list[pa.Array]]:
@@ -152,7 +150,7 @@ def schema_of_groups(
             fields.append(pa.field(name, pa.timestamp("ms")))
             continue
         (read,) = columns_read(empty, ((name, aggregate),))
-        fields.append(pa.field(name, make_aggregate(aggregate.kind, *(each.type for each in read)).result_type))
+        fields.append(pa.field(name, aggregate.accumulator(name, tuple(each.type for each in read)).result_type))
     return pa.schema(fields)
 
 
@@ -169,8 +167,8 @@ class ColumnGroups:
         self._slots = KeySlots(plan.key_schema)
         self._keys = KeptRows(plan.key_schema)  # under the numbers of their slots
         self._accumulators = [
-            make_aggregate(aggregate.kind, *types)
-            for (_, aggregate), types in zip(plan.aggregates, plan.types, strict=True)
+            aggregate.accumulator(name, types)
+            for (name, aggregate), types in zip(plan.aggregates, plan.types, strict=True)
         ]
 
     def __len__(self) -> int:
