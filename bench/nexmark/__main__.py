@@ -12,7 +12,17 @@ import subprocess
 import sys
 import time
 
-from nexmark.running import NAMES, digest, environment, events_of, final, results_of, run_without_results
+from nexmark.running import (
+    AS_COLUMNS,
+    NAMES,
+    blocks_of,
+    digest,
+    environment,
+    events_of,
+    final,
+    results_of,
+    run_without_results,
+)
 
 
 def parsed():
@@ -22,6 +32,7 @@ def parsed():
         "--events", type=int, default=1_000_000, help="how many; the rate is measured by a quarter, too"
     )
     parser.add_argument("--rate", type=int, default=10_000, help="events a second of event time: 10000 or 10000000")
+    parser.add_argument("--form", choices=["queries", "columns"], default="queries", help="of records, or of columns")
     parser.add_argument("--target", choices=["embedded", "local", "spark"], default="local")
     parser.add_argument("--parallelism", type=int, default=1)
     parser.add_argument("--mode", choices=["streaming", "batch"], default="streaming")
@@ -35,7 +46,8 @@ def parsed():
 
 def stream_of(options):
     env = environment(options.target, options.parallelism, options.mode, options.backend)
-    return events_of(env, options.events, rate=options.rate, seed=options.seed)
+    of = blocks_of if options.form == "columns" else events_of
+    return of(env, options.events, rate=options.rate, seed=options.seed)
 
 
 def run_once(options):
@@ -49,16 +61,16 @@ def run_once(options):
         session.getOrCreate().sparkContext.setLogLevel("ERROR")
     begun = time.perf_counter()
     if options.once == "digest":
-        rows = final(name, results_of(name, stream_of(options)))
+        rows = final(name, results_of(name, stream_of(options), options.form))
         print(json.dumps({"rows": len(rows), "digest": digest(rows)}))
     else:
-        run_without_results(name, stream_of(options))
+        run_without_results(name, stream_of(options), options.form)
         print(json.dumps({"wall_s": time.perf_counter() - begun}))
 
 
 def in_process(options, name, events, once):
     """Run the query in a process of its own; its CPU time has all of its children in it."""
-    passed = ["rate", "target", "parallelism", "mode", "backend", "seed"]
+    passed = ["rate", "form", "target", "parallelism", "mode", "backend", "seed"]
     command = [sys.executable, "-m", "nexmark", name, "--events", str(events), "--once", once]
     for option in passed:
         command += [f"--{option}", str(getattr(options, option))]
@@ -86,7 +98,8 @@ def main():
     print(
         f"{options.events:,} events at {options.rate:,} a second, {options.target}, parallelism {options.parallelism}"
     )
-    for name in [each for query in options.queries for each in (NAMES if query == "all" else [query])]:
+    names = AS_COLUMNS if options.form == "columns" else NAMES
+    for name in [each for query in options.queries for each in (names if query == "all" else [query])]:
         rates = sorted(measured(options, name) for _ in range(options.rounds))
         wall, cpu = rates[len(rates) // 2]
         line = f"{name:4} {wall / 1e3:8,.0f} thousand events/s {cpu / 1e3:8,.0f} thousand events/CPU s"

@@ -1,9 +1,11 @@
-"""Runs queries on flinkbuf and as Flink SQL, in turn, over the same events; prints and keeps what both take.
+"""Runs queries on flinkbuf, over records and over columns, and as Flink SQL, in turn, over the same events.
+
+What each takes is printed, and kept.
 
 python -m nexmark.compare q0 q5 --seconds 6 --rounds 2
 
-Flink runs in one JVM with an embedded cluster, warm when the clock starts; flinkbuf's functions are Python. Both make
-the events while the clock runs. Before that, the results of both are compared with the oracle's.
+Flink runs in one JVM with an embedded cluster, warm when the clock starts; flinkbuf's functions are Python. All make
+the events while the clock runs. Before that, the results of all are compared with the oracle's.
 """
 
 import argparse
@@ -28,7 +30,18 @@ from urllib.parse import unquote
 
 from nexmark import rules
 from nexmark.generator import Generator
-from nexmark.running import NAMES, digest, environment, events_of, final, read_files, results_of, side_input
+from nexmark.running import (
+    AS_COLUMNS,
+    NAMES,
+    blocks_of,
+    digest,
+    environment,
+    events_of,
+    final,
+    read_files,
+    results_of,
+    side_input,
+)
 
 ROOT = Path(__file__).resolve().parents[2]
 FLINK = Path(__file__).with_name("flink")
@@ -53,6 +66,7 @@ MEMORY_STEP_S = 0.1
 FIRST_TRIAL, LAST_TRIAL, TRIAL_S = 400_000, 6_400_000, 0.7
 FEWEST_EVENTS, MOST_EVENTS = 400_000, 20_000_000
 RATES = {"events_per_s": "a second", "events_per_cpu_s": "a CPU second"}
+CONTENDERS = {"flinkbuf": "flinkbuf", "columns": "flinkbuf columns", "flink": "Flink"}
 
 
 def parsed(arguments=None):
@@ -64,10 +78,17 @@ def parsed(arguments=None):
     )
     parser.add_argument("--rate", type=int, default=10_000, help="events a second of event time: 10000 or 10000000")
     parser.add_argument("--parallelism", type=int, default=2)
-    parser.add_argument("--rounds", type=int, default=2, help="both in turn, so often; medians are printed")
+    parser.add_argument("--rounds", type=int, default=2, help="all in turn, so often; medians are printed")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--target", choices=["embedded", "local"], default="local", help="where flinkbuf runs")
     parser.add_argument("--check", type=int, default=60_000, help="events whose results are compared before; 0: none")
+    parser.add_argument(
+        "--contenders",
+        nargs="+",
+        choices=CONTENDERS,
+        default=list(CONTENDERS),
+        help="flinkbuf and others; columns are of the queries that are column programs, too; flink needs its jars",
+    )
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="an option of Flink's")
     parser.add_argument("--java-options", default="-Xms4g -Xmx4g -XX:+UseParallelGC", help="those of Flink's JVM")
     parser.add_argument("--flink", default=ROOT / "build" / "interop" / "flink", help="folder with Flink's jars")
@@ -187,18 +208,29 @@ def flink_results(options, names):
         return found
 
 
-def our_results(options, name):
+def our_results(options, name, who):
     """Return what is left of flinkbuf's results."""
     env = environment(options.target, options.parallelism)
-    return final(name, results_of(name, events_of(env, options.check, rate=CHECK_RATE, seed=options.seed)))
+    of, form = (blocks_of, "columns") if who == "columns" else (events_of, "queries")
+    return final(name, results_of(name, of(env, options.check, rate=CHECK_RATE, seed=options.seed), form))
+
+
+def contenders_of(options, name):
+    """Return who runs a query, in order."""
+    runs_it = {"flinkbuf": True, "columns": name in ("src", *AS_COLUMNS), "flink": name not in NOT_IN_SQL}
+    return [who for who in CONTENDERS if who in options.contenders and runs_it[who]]
 
 
 def check(options, names):
-    """Say whether both give what the oracle says; returns the queries where they do not."""
+    """Say whether all give what the oracle says; returns the queries where they do not."""
     oracles, wrong = expected(options), []
-    flinks = flink_results(options, [name for name in names if name not in NOT_IN_SQL and name not in NOT_DETERMINED])
+    of_flink = [name for name in names if "flink" in contenders_of(options, name) and name not in NOT_DETERMINED]
+    flinks = flink_results(options, of_flink) if of_flink else {}
     for name in names:
-        rows = {"the oracle": sorted(oracles[name]), "flinkbuf": our_results(options, name)}
+        rows = {"the oracle": sorted(oracles[name])}
+        for who in contenders_of(options, name):
+            if who != "flink":
+                rows[CONTENDERS[who]] = our_results(options, name, who)
         if name in flinks:
             rows["Flink"] = sorted(flinks[name])
         digests = {who: digest(comparable(name, found)) for who, found in rows.items()}
@@ -257,16 +289,21 @@ def run_to_end(command):
     return [json.loads(line) for line in output.splitlines() if line.startswith("{")], cpu_s, peak
 
 
-def run_ours(options, name, sizes):
+def run_ours(options, name, sizes, form="queries"):
     """Each size is a process of its own, which has others below it."""
     runs = []
     for events in sizes:
-        command = [sys.executable, "-m", "nexmark", name, "--events", str(events), "--once", "time"]
+        command = [sys.executable, "-m", "nexmark", name, "--events", str(events), "--once", "time", "--form", form]
         for option in ("rate", "target", "parallelism", "seed"):
             command += [f"--{option}", str(getattr(options, option))]
         (line,), cpu_s, peak = run_to_end(command)
         runs.append({**line, "events": events, "cpu_s": cpu_s, "peak_bytes": peak})
     return runs
+
+
+def run_columns(options, name, sizes):
+    """As records: a process for each size."""
+    return run_ours(options, name, sizes, "columns")
 
 
 def run_flinks(options, name, sizes):
@@ -313,58 +350,64 @@ def sizes_of(options, name):
 
 
 def measured(options, name):
-    """Return what a query takes on both, or on flinkbuf alone, and all runs it was made of."""
+    """Return what a query takes on each, and all runs it was made of."""
     sizes = sizes_of(options, name)
-    contenders = {"flinkbuf": run_ours, "flink": run_flinks}
-    if name in NOT_IN_SQL:
-        del contenders["flink"]
-    runs = {who: [] for who in contenders}
+    run = {"flinkbuf": run_ours, "columns": run_columns, "flink": run_flinks}
+    runs = {who: [] for who in contenders_of(options, name)}
     for _ in range(options.rounds):
-        for who, run in contenders.items():
-            runs[who].append(run(options, name, sizes))
+        for who, rounds in runs.items():
+            rounds.append(run[who](options, name, sizes))
     result = {who: {**summarized(rounds), "rounds": rounds} for who, rounds in runs.items()}
     result["events"] = sizes[1]
     return {**result, **ratios_of(result)}
 
 
 def ratios_of(result):
-    """Return what flinkbuf's rates are of Flink's."""
+    """Return what flinkbuf's rates are of Flink's, and those of its columns."""
     if "flink" not in result:
         return {}
-    return {f"{key}_ratio": result["flinkbuf"][key] / result["flink"][key] for key in RATES}
+    ours = [who for who in ("flinkbuf", "columns") if who in result]
+    return {ratio_of(who, key): result[who][key] / result["flink"][key] for who in ours for key in RATES}
+
+
+def ratio_of(who, rate):
+    """Return what the ratio of a contender's rate is called."""
+    return f"{rate}_ratio" if who == "flinkbuf" else f"{who}_{rate}_ratio"
 
 
 # --- what is printed
 
-HEAD = f"{'':4} {'':>8} {'thousand events/s':>23} {'':>7} {'thousand events/CPU s':>23} {'':>7} {'peak MB':>15}\n" + (
-    f"{'':4} {'M events':>8} {'flinkbuf':>11} {'Flink':>11} {'ratio':>7} {'flinkbuf':>11} {'Flink':>11} {'ratio':>7} "
-    f"{'flinkbuf':>8} {'Flink':>6}  wins by CPU"
+SIDES = [("flinkbuf", 9), ("ratio", 6), ("columns", 9), ("ratio", 6), ("Flink", 9)]
+HEAD = f"{'':4} {'':>8} {'thousand events/s':>43} {'thousand events/CPU s':>43} {'peak MB':>23}\n" + (
+    f"{'':4} {'M events':>8} {' '.join(f'{side:>{width}}' for _ in RATES for side, width in SIDES)} "
+    f"{'flinkbuf':>8} {'columns':>7} {'Flink':>6}  most by CPU"
 )
 
 
 def line_of(name, result):
-    """Return the line of a query in the table."""
-    ours, flinks = result["flinkbuf"], result.get("flink")
+    """Return the line of a query in the table; a ratio stands behind what it is of, and is of Flink's."""
     text = f"{name:4} {result['events'] / 1e6:8.1f}"
-    for key in RATES:
-        text += f" {ours[key] / 1e3:11,.0f}"
-        text += f" {flinks[key] / 1e3:11,.0f} {result[f'{key}_ratio']:7.2f}" if flinks else f" {'':11} {'':7}"
-    text += f" {ours['peak_bytes'] / 1e6:8,.0f}"
-    if flinks is None:
-        return f"{text} {'':6}  {NOT_IN_SQL[name]}"
-    ratio = result["events_per_cpu_s_ratio"]
-    winner = "?" if math.isnan(ratio) else "flinkbuf" if ratio > 1 else "Flink"
-    return f"{text} {flinks['peak_bytes'] / 1e6:6,.0f}  {winner}"
+    for rate in RATES:
+        for who in CONTENDERS:
+            text += f" {result[who][rate] / 1e3:9,.0f}" if who in result else f" {'':9}"
+            if who != "flink":
+                ratio = result.get(ratio_of(who, rate))
+                text += f" {'':6}" if ratio is None else f" {ratio:6.2f}"
+    for who, width in zip(CONTENDERS, (8, 7, 6), strict=True):
+        text += f" {result[who]['peak_bytes'] / 1e6:{width},.0f}" if who in result else f" {'':{width}}"
+    rates = {who: result[who]["events_per_cpu_s"] for who in CONTENDERS if who in result}
+    most = "?" if any(map(math.isnan, rates.values())) else CONTENDERS[max(rates, key=rates.get)]
+    return f"{text}  {most}" + (f" ({NOT_IN_SQL[name]})" if name in NOT_IN_SQL else "")
 
 
 def geometric_mean(ratios):
     return math.exp(statistics.fmean(map(math.log, ratios)))
 
 
-def compared(results, rate):
+def compared(results, rate, who="flinkbuf"):
     """Return the ratios of a rate by query, the source and what is not known left out, and where flinkbuf is ahead."""
-    of_queries = {name: result for name, result in results.items() if name != "src" and "flink" in result}
-    ratios = {name: result[f"{rate}_ratio"] for name, result in of_queries.items()}
+    of_queries = {name: result for name, result in results.items() if name != "src" and {who, "flink"} <= set(result)}
+    ratios = {name: result[ratio_of(who, rate)] for name, result in of_queries.items()}
     known = {name: ratio for name, ratio in ratios.items() if not math.isnan(ratio)}
     return known, [name for name, ratio in known.items() if ratio > 1]
 
@@ -372,14 +415,31 @@ def compared(results, rate):
 def summary_of(results):
     """Return the lines under the table."""
     lines = []
+    for who in ("flinkbuf", "columns"):
+        for rate, what in RATES.items():
+            ratios, ahead = compared(results, rate, who)
+            if ratios:
+                lines.append(
+                    f"{CONTENDERS[who]}, events {what}: {geometric_mean(ratios.values()):.2f} times Flink's in the "
+                    f"geometric mean, ahead in {len(ahead)} of {len(ratios)}"
+                )
     for rate, what in RATES.items():
-        ratios, ahead = compared(results, rate)
-        if ratios:
-            mean = geometric_mean(ratios.values())
+        gains = gains_of(results, rate)
+        if gains:
             lines.append(
-                f"events {what}: {mean:.2f} times Flink's in the geometric mean, ahead in {len(ahead)} of {len(ratios)}"
+                f"flinkbuf columns, events {what}: {geometric_mean(gains.values()):.1f} times those of its records in "
+                f"the geometric mean, {min(gains.values()):.1f} to {max(gains.values()):.1f}"
             )
     return lines
+
+
+def gains_of(results, rate):
+    """Return what the rate of columns is of that of records, by query."""
+    both = {
+        name: result for name, result in results.items() if name != "src" and {"flinkbuf", "columns"} <= set(result)
+    }
+    gains = {name: result["columns"][rate] / result["flinkbuf"][rate] for name, result in both.items()}
+    return {name: gain for name, gain in gains.items() if not math.isnan(gain)}
 
 
 def machine():
@@ -398,8 +458,10 @@ def main():
     if unknown := set(names) - {"src", *NAMES}:
         raise SystemExit(f"no such query: {', '.join(sorted(unknown))}; there are src, q0 to q23, and all")
     settings = FLINK_OPTIONS | dict(each.split("=", 1) for each in options.set)
-    print(f"Flink's options: {', '.join(f'{key}={value}' for key, value in settings.items())}; {options.java_options}")
-    check_events(options)
+    if "flink" in options.contenders:
+        said = ", ".join(f"{key}={value}" for key, value in settings.items())
+        print(f"Flink's options: {said}; {options.java_options}")
+        check_events(options)
     if options.check:
         wrong = check(options, [name for name in names if name != "src"])
         if wrong:
@@ -418,7 +480,8 @@ def main():
     output = Path(options.output)
     output.parent.mkdir(parents=True, exist_ok=True)
     given = {
-        key: getattr(options, key) for key in ("events", "seconds", "rate", "parallelism", "rounds", "seed", "target")
+        key: getattr(options, key)
+        for key in ("events", "seconds", "rate", "parallelism", "rounds", "seed", "target", "contenders")
     }
     kept = {
         **given,

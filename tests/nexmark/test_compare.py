@@ -93,13 +93,50 @@ def result(ratio):
 def test_the_mean_is_geometric_and_leaves_out_the_source_and_what_is_not_known():
     results = {"src": result(100.0), "q0": result(4.0), "q1": result(0.25), "q2": result(math.nan), "q3": result(8.0)}
     assert (
-        compare.summary_of(results)[0] == "events a second: 2.00 times Flink's in the geometric mean, ahead in 2 of 3"
+        compare.summary_of(results)[0]
+        == "flinkbuf, events a second: 2.00 times Flink's in the geometric mean, ahead in 2 of 3"
     )
 
 
-@pytest.mark.parametrize(("ratio", "winner"), [(1.5, "flinkbuf"), (0.5, "Flink"), (math.nan, "?")])
-def test_a_line_says_who_wins(ratio, winner):
-    assert compare.line_of("q0", result(ratio)).split()[-1] == winner
+def rates(per_s):
+    return {"events_per_s": per_s, "events_per_cpu_s": per_s / 2, "peak_bytes": 1e6}
+
+
+@pytest.mark.parametrize(
+    ("found", "most"),
+    [
+        ({"flinkbuf": rates(3e6), "flink": rates(2e6)}, "flinkbuf"),
+        ({"flinkbuf": rates(1e6), "columns": rates(3e6), "flink": rates(2e6)}, "flinkbuf columns"),
+        ({"flinkbuf": rates(1e6), "columns": rates(3e6), "flink": rates(4e6)}, "Flink"),
+        ({"flinkbuf": rates(math.nan), "flink": rates(2e6)}, "?"),
+        ({"flinkbuf": rates(1e6), "columns": rates(3e6)}, "flinkbuf columns"),
+    ],
+)
+def test_a_line_says_who_takes_most(found, most):
+    line = compare.line_of("q0", {"events": 4e6, **found, **compare.ratios_of(found)})
+    assert line.split("  ")[-1].strip() == most
+    assert len(line) - len(most) == len(compare.HEAD.splitlines()[1]) - len("most by CPU")
+
+
+def test_columns_are_compared_with_flink_and_with_records():
+    found = {"flinkbuf": rates(1e6), "columns": rates(6e6), "flink": rates(2e6)}
+    results = {
+        "q0": {"events": 4e6, **found, **compare.ratios_of(found)},
+        "q6": {"events": 4e6, "flinkbuf": rates(1e6)},
+    }
+    lines = compare.summary_of(results)
+    assert lines[2] == "flinkbuf columns, events a second: 3.00 times Flink's in the geometric mean, ahead in 1 of 1"
+    assert lines[4] == (
+        "flinkbuf columns, events a second: 6.0 times those of its records in the geometric mean, 6.0 to 6.0"
+    )
+
+
+def test_a_query_is_run_by_those_who_can():
+    options = compare.parsed(["all"])
+    assert compare.contenders_of(options, "q0") == ["flinkbuf", "columns", "flink"]
+    assert compare.contenders_of(options, "q6") == ["flinkbuf"]
+    ours = compare.parsed(["all", "--contenders", "flinkbuf", "columns"])
+    assert compare.contenders_of(ours, "src") == ["flinkbuf", "columns"]
 
 
 def test_each_query_but_those_that_sql_cannot_say_has_its_text():
@@ -128,7 +165,8 @@ def test_without_jars_it_says_what_to_do(tmp_path):
         compare.java_command(options)
 
 
-def test_our_side_of_the_comparison_runs():
+@pytest.mark.parametrize("run", [compare.run_ours, compare.run_columns])
+def test_our_sides_of_the_comparison_run(run):
     options = compare.parsed(["q0", "--target", "embedded", "--parallelism", "1"])
-    (run,) = compare.run_ours(options, "q0", [2_000])
-    assert run["events"] == 2_000 and run["wall_s"] > 0
+    (found,) = run(options, "q0", [2_000])
+    assert found["events"] == 2_000 and found["wall_s"] > 0

@@ -57,3 +57,18 @@ def test_a_page_keeps_what_is_outside_its_marks():
     begin, end = page.MARKS
     text = f"before\n{begin}old\n{end}after\n"
     assert page.between_marks(page.PAGE, text, page.MARKS, "new\n") == f"before\n{begin}new\n{end}after\n"
+
+
+def test_columns_are_a_third_side_once_they_were_measured(figures):
+    both = figures["queries"]["q0"]
+    both["columns"] = {"events_per_s": 9_876_000, "events_per_cpu_s": 4_938_000, "peak_bytes": 200_000_000}
+    head, rule, _, line, *others = page.table_of(figures).splitlines()
+    assert line == (
+        "| q0 | 4.0 M | 2,470 | 0.50 | 9,876 | 2.00 | 4,940 | 1,230 | 0.50 | 4,938 | 2.00 | 2,470 | 250 | 200 | 250 |"
+    )
+    assert {text.count("|") for text in (head, rule, line, *others)} == {16}
+    assert "1 of them as programs over columns: 2.00 times its events a second" in page.sentence_of(figures).replace(
+        "\n", " "
+    )
+    assert "4.0 times those of flinkbuf's records" in page.summary_of(figures).replace("\n", " ")
+    assert page.chart_of(figures).count('height="7"') == 9
