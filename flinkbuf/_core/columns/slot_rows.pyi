@@ -1,0 +1,46 @@
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+class RowProbe:
+    def __init__(
+        self,
+        slots: np.ndarray[Any, Any],
+        times: np.ndarray[Any, Any],
+        lower: int,
+        upper: int,
+        marks_partners: bool = False,
+    ) -> None: ...
+    @property
+    def had_partner(self) -> np.ndarray[Any, Any] | None: ...
+
+class TakenRows(NamedTuple):
+    slots: np.ndarray[Any, Any]
+    numbers: np.ndarray[Any, Any]
+    times: np.ndarray[Any, Any]
+    had_partner: np.ndarray[Any, Any]
+
+class SlotRows:
+    def __len__(self) -> int: ...
+    @property
+    def nbytes(self) -> int: ...
+    @property
+    def earliest(self) -> int | None: ...
+    def grow(self, slot_count: int) -> None: ...
+    def insert(
+        self,
+        slots: np.ndarray[Any, Any],
+        times: np.ndarray[Any, Any],
+        number: int,
+        had_partner: np.ndarray[Any, Any] | None = None,
+    ) -> None: ...
+    def pairs(self, probe: RowProbe, max_rows: int) -> Iterator[tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]]: ...
+    def withdraw(
+        self, probe: RowProbe, max_rows: int
+    ) -> Iterator[tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]]: ...
+    def find(self, probe: RowProbe) -> np.ndarray[Any, Any]: ...
+    def expire(self, limit: int, max_rows: int) -> Iterator[TakenRows]: ...
+    def between(self, lower: int, upper: int, max_rows: int) -> Iterator[TakenRows]: ...
+    def first_numbers(self) -> np.ndarray[Any, Any]: ...
+    def keep(self, slots: np.ndarray[Any, Any]) -> None: ...
