@@ -647,6 +647,7 @@ PACKAGE = [
             "column_operator",
             "column_windows",
             "column_aggregates",
+            "row_store",
             "",
         ],
     ),
@@ -930,7 +931,10 @@ PACKAGE = [
             "",
         ],
     ),
-    ("datastream.program", ["operator_factories", "column_factories", "job_start", "forgotten", ""]),
+    (
+        "datastream.program",
+        ["operator_factories", "column_factories", "job_start", "forgotten", ""],
+    ),
     (
         "datastream",
         [

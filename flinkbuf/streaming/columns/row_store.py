@@ -1,0 +1,208 @@
+"""Rows that are kept as they came, as columns, under numbers that rise; whoever lets them go says their numbers.
+
+They lie in chunks. Small ones are put together as they come, so that each row is copied a few times and not once a
+batch; one of which half is gone is copied without it, and one of which all is gone is dropped. A number stays what it
+is: a chunk with gaps knows the numbers of its rows. Owned by the operator, used by the task's thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pyarrow as pa
+
+CHUNK_ROWS: Final = 1 << 17
+CHUNK_BYTES: Final = 64 << 20
+_TIME = ""  # the last column of a chunk: the rows' timestamps
+
+
+@dataclass
+class _Chunk:
+    """Rows of numbers that rise: `start` and those that follow it, or as `numbers` has them."""
+
+    batch: Any
+    start: int
+    live: int
+    numbers: Any = None  # None: without gaps
+    dead: Any = None  # of each row, whether it is gone; None: no row is
+
+    def places_of(self, numbers: np.ndarray) -> np.ndarray:
+        """Return which rows have these numbers."""
+        import numpy as np
+
+        found: Any = numbers - self.start if self.numbers is None else np.searchsorted(self.numbers, numbers)
+        return found
+
+    def all_numbers(self) -> np.ndarray:
+        """Return the numbers of the rows."""
+        import numpy as np
+
+        found: Any = np.arange(self.start, self.start + self.batch.num_rows) if self.numbers is None else self.numbers
+        return found
+
+    def shrink(self) -> None:
+        """Keep only the rows that are not gone."""
+        import numpy as np
+
+        if self.dead is not None:
+            rows = np.flatnonzero(~self.dead)
+            self.numbers = self.all_numbers()[rows]
+            self.batch = self.batch.take(rows)
+            self.start, self.dead = int(self.numbers[0]), None
+
+    def take_in(self, other: _Chunk) -> None:
+        """Take the rows of the chunk behind this one."""
+        import numpy as np
+        import pyarrow as pa
+
+        self.shrink()
+        other.shrink()
+        if self.numbers is not None or other.numbers is not None or self.start + self.batch.num_rows != other.start:
+            self.numbers = np.concatenate([self.all_numbers(), other.all_numbers()])
+        self.batch = pa.concat_batches([self.batch, other.batch])
+        self.live += other.live
+
+
+class RowStore:
+    """Rows of one schema, each with a timestamp.
+
+    Parameters
+    ----------
+    schema : pyarrow.Schema
+
+    Examples
+    --------
+    >>> import numpy as np, pyarrow as pa
+    >>> rows = RowStore(pa.schema([("a", pa.int64())]))
+    >>> rows.append(pa.record_batch({"a": [5, 6, 7]}), np.array([30, 10, 20]))
+    0
+    >>> rows.release(np.array([1]))
+    >>> batch, times = rows.take(np.array([2, 0]))
+    >>> batch.to_pydict(), times.tolist()
+    ({'a': [7, 5]}, [20, 30])
+    """
+
+    def __init__(self, schema: pa.Schema) -> None:
+        import pyarrow as pa
+
+        self._schema = schema
+        self._stored_schema = pa.schema([*schema, pa.field(_TIME, pa.int64())])
+        self._chunks: list[_Chunk] = []
+        self._starts: Any = None  # of the chunks; None: to be looked up again
+        self._next = 0
+
+    def __len__(self) -> int:
+        return sum(chunk.live for chunk in self._chunks)
+
+    @property
+    def nbytes(self) -> int:
+        """Return the bytes of memory that the columns have."""
+        return sum(chunk.batch.nbytes for chunk in self._chunks)
+
+    def append(self, batch: pa.RecordBatch, timestamps: np.ndarray) -> int:
+        """Keep rows of the schema; return the number of the first, behind which the others have theirs."""
+        import pyarrow as pa
+
+        first = self._next
+        if batch.num_rows:
+            stored = pa.record_batch([*batch.columns, pa.array(timestamps, pa.int64())], schema=self._stored_schema)
+            self._chunks.append(_Chunk(stored, first, batch.num_rows))
+            self._next += batch.num_rows
+            while len(self._chunks) > 1 and self._go_together(len(self._chunks) - 2):
+                self._chunks[-2].take_in(self._chunks.pop())
+            self._starts = None
+        return first
+
+    def take(self, numbers: np.ndarray) -> tuple[pa.RecordBatch, np.ndarray]:
+        """Return rows in the order of these numbers, with their timestamps."""
+        import numpy as np
+        import pyarrow as pa
+
+        if not len(numbers):
+            return pa.RecordBatch.from_pylist([], self._schema), np.empty(0, np.int64)
+        order, parts = self._by_chunk(numbers)
+        taken = [chunk.batch.take(chunk.places_of(part)) for chunk, part in parts]
+        batch = taken[0] if len(taken) == 1 else pa.concat_batches(taken)
+        if order is not None:
+            place = np.empty(len(order), np.int64)
+            place[order] = np.arange(len(order))
+            batch = batch.take(place)
+        return self._split(batch)
+
+    def release(self, numbers: np.ndarray) -> None:
+        """Let rows go; each is named once, and is asked for no more."""
+        import numpy as np
+
+        if not len(numbers):
+            return
+        _, parts = self._by_chunk(numbers)
+        changed = False
+        for chunk, part in parts:
+            chunk.live -= len(part)
+            if chunk.live:
+                if chunk.dead is None:
+                    chunk.dead = np.zeros(chunk.batch.num_rows, np.bool_)
+                chunk.dead[chunk.places_of(part)] = True
+            changed |= chunk.batch.num_rows >= 2 * chunk.live
+        if changed:
+            self._shrink()
+
+    def live(self) -> Iterator[tuple[np.ndarray, pa.RecordBatch, np.ndarray]]:
+        """Yield all rows, in the order of their numbers: these, the columns, and the timestamps."""
+        for chunk in self._chunks:
+            chunk.shrink()
+            yield (chunk.all_numbers(), *self._split(chunk.batch))
+        self._starts = None
+
+    def _split(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, np.ndarray]:
+        import pyarrow as pa
+
+        times: Any = batch.column(batch.num_columns - 1).to_numpy()
+        return pa.record_batch(batch.columns[:-1], schema=self._schema), times
+
+    def _by_chunk(self, numbers: np.ndarray) -> tuple[np.ndarray | None, list[tuple[_Chunk, np.ndarray]]]:
+        """Return the chunks that have these numbers, each with its own, and the order in which they stand there."""
+        import numpy as np
+
+        if self._starts is None:
+            self._starts = np.array([chunk.start for chunk in self._chunks], np.int64)
+        if len(self._chunks) == 1:
+            return None, [(self._chunks[0], numbers)]
+        which = np.searchsorted(self._starts, numbers, side="right") - 1
+        order = None
+        if (which[1:] < which[:-1]).any():
+            order = np.argsort(which.astype(np.uint16) if len(self._chunks) < 1 << 16 else which, kind="stable")
+            which, numbers = which[order], numbers[order]
+        begins = [0, *(np.flatnonzero(which[1:] != which[:-1]) + 1).tolist(), len(which)]
+        return order, [(self._chunks[which[start]], numbers[start:end]) for start, end in pairwise(begins)]
+
+    def _shrink(self) -> None:
+        """Drop what is gone, and put together what has become small."""
+        kept: list[_Chunk] = []
+        for chunk in self._chunks:
+            if chunk.live == 0:
+                continue
+            if chunk.batch.num_rows >= 2 * chunk.live:
+                chunk.shrink()
+            kept.append(chunk)
+        self._chunks = kept
+        place = len(kept) - 2
+        while place >= 0:
+            one, other = kept[place], kept[place + 1]
+            if 2 * min(one.live, other.live) >= max(one.live, other.live) and self._go_together(place):
+                one.take_in(kept.pop(place + 1))
+                place = min(place + 1, len(kept) - 1)
+            place -= 1
+        self._starts = None
+
+    def _go_together(self, place: int) -> bool:
+        """Return whether a chunk and the next one are better one."""
+        one, other = self._chunks[place], self._chunks[place + 1]
+        if 2 * other.live < one.live or one.live + other.live > CHUNK_ROWS:
+            return False
+        return one.batch.nbytes + other.batch.nbytes <= CHUNK_BYTES
