@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from flinkbuf.datastream.arguments import check_function
+from flinkbuf.datastream.joined_streams import JoinedColumnStreams
 from flinkbuf.datastream.program.column_factories import (
     AsRecordsFactory,
     ColumnAggregateFactory,
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ColumnAggregateFunction",
     "ColumnStream",
+    "JoinedColumnStreams",
     "KeyedColumnStream",
     "WindowedColumnStream",
     "collect",
@@ -574,6 +576,39 @@ class KeyedColumnStream:
         if any(each.is_of_window for _, each in checked):
             raise ValueError("window_start() and window_end() are of a window: call window(...) before aggregate()")
         return self._transform("Aggregate", ColumnAggregateFactory(None, self._names, checked))
+
+    def join(self, other: KeyedColumnStream, how: str = "inner") -> JoinedColumnStreams:
+        """Put rows together with those of another keyed column stream whose keys are equal.
+
+        Go on with ``.window(assigner)``, ``.between(lower, upper)`` or ``.time_to_live(time)``, each of which gives a
+        column stream: the columns of the left row, which is this stream's, then those of the right one. Keys are equal
+        if their columns are, one by one, whatever they are called; a null in a key of several columns equals a null.
+
+        Parameters
+        ----------
+        other : KeyedColumnStream
+            By as many columns, of the same types.
+        how : str, default "inner"
+            "inner": pairs. "left", "right", "full": also left rows, right ones, or both, that have no partner, with
+            null for the other's columns. "semi", "anti": only left rows, once each: those that have a partner, or none.
+
+        Examples
+        --------
+        >>> from flinkbuf.common import Time
+        >>> from flinkbuf.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+        >>> auctions = env.from_collection([(1, "lamp"), (2, "desk")]).as_columns("id int, item string")
+        >>> bids = env.from_collection([(1, 20), (1, 30)]).as_columns("auction int, price int")
+        >>> sold = bids.key_by("auction").join(auctions.key_by("id")).time_to_live(Time.hours(1))
+        >>> sorted(sold.execute_and_collect(limit=2))
+        [Row(auction=1, price=20, id=1, item='lamp'), Row(auction=1, price=30, id=1, item='lamp')]
+        """
+        if not isinstance(other, KeyedColumnStream):
+            raise TypeError(
+                f"join() of a keyed column stream takes another one, got {type(other).__name__} {other!r:.80}; say "
+                "as_columns(...) and key_by(...) there, too"
+            )
+        return JoinedColumnStreams(self, other, how)
 
     def _transform(self, name: str, factory: Any) -> ColumnStream:
         from flinkbuf.streaming.columns.column_groups import schema_of_groups

@@ -1,16 +1,22 @@
-"""Two streams whose records are put together: in windows, or by how far their times are apart.
+"""Two streams whose records are put together: in windows, or by how far their times are apart; also of columns.
 
-PyFlink has none of this. Flink: JoinedStreams, CoGroupedStreams, KeyedStream.IntervalJoin, KeyedStream.IntervalJoined.
+PyFlink has none of this. Flink: JoinedStreams, CoGroupedStreams, KeyedStream.IntervalJoin, KeyedStream.IntervalJoined;
+joins of columns are in its Table API.
 """
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable
-from typing import Any, ClassVar, Generic, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn, TypeVar
 
 from flinkbuf.datastream.arguments import check_function, declared, with_names
 from flinkbuf.datastream.connected_streams import keyed_options, with_one_key_type
+from flinkbuf.datastream.program.column_join_factories import (
+    ColumnIntervalJoinFactory,
+    ColumnTimeToLiveJoinFactory,
+    ColumnWindowJoinFactory,
+)
 from flinkbuf.datastream.program.operator_factories import IntervalJoinFactory
 from flinkbuf.streaming.chain.functions import CoGroupFunction, FlatJoinFunction, JoinFunction, KeySelector
 from flinkbuf.streaming.chain.output_tag import OutputTag
@@ -24,9 +30,13 @@ from flinkbuf.streaming.windows.co_group import (
     tagged_key_selector,
 )
 from flinkbuf.streaming.windows.evictors import Evictor
+from flinkbuf.streaming.windows.time_windows import SlidingEventTimeWindows, TumblingEventTimeWindows
 from flinkbuf.streaming.windows.trigger import Trigger
 from flinkbuf.types.duration import Duration, Time, milliseconds_of
 from flinkbuf.types.type_information import TypeInformation
+
+if TYPE_CHECKING:
+    from flinkbuf.datastream.columns import ColumnStream, KeyedColumnStream
 
 S = TypeVar("S", bound="_WithWindow")
 W = TypeVar("W", bound="_WithWindow")
@@ -351,3 +361,176 @@ class IntervalJoined:
             (left._value_type, right._value_type),
         )
         return left._join([left, right], "Interval Join", type_info, factory, **keyed_options(left))
+
+
+class JoinedColumnStreams:
+    """Two keyed column streams, and how their rows are given; made by ``KeyedColumnStream.join``.
+
+    Say which rows with equal keys are partners: those of one `window`, those with times `between` bounds, or all that
+    come within a `time_to_live`.
+
+    Examples
+    --------
+    >>> from flinkbuf.datastream import StreamExecutionEnvironment
+    >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+    >>> auctions = env.from_collection([(1, "lamp")]).as_columns("id int, item string")
+    >>> bids = env.from_collection([(1, 20)]).as_columns("auction int, price int")
+    >>> bids.key_by("auction").join(auctions.key_by("id"))
+    <JoinedColumnStreams: inner join by auction = id>
+    """
+
+    def __init__(self, left: KeyedColumnStream, right: KeyedColumnStream, kind: str) -> None:
+        self._left = left
+        self._right = right
+        self._plan = _plan_of(left, right, kind)
+
+    def __repr__(self) -> str:
+        by = " and ".join(f"{one} = {other}" for one, other in zip(*self._plan.keys, strict=True))
+        return f"<JoinedColumnStreams: {self._plan.kind} join by {by}>"
+
+    def window(self, window_assigner: WindowAssigner[Any, Any]) -> ColumnStream:
+        """Join rows that are in one window of event time, when it ends: tumbling or sliding ones.
+
+        Results have the last millisecond of the window as their timestamp. Rows that come behind all their windows are
+        dropped and counted.
+
+        Examples
+        --------
+        >>> from flinkbuf.common import Time
+        >>> from flinkbuf.datastream import StreamExecutionEnvironment
+        >>> from flinkbuf.datastream.window import TumblingEventTimeWindows
+        >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+        >>> clicks = env.from_collection([("ann", 100), ("bob", 200)]).as_columns("who string, at bigint")
+        >>> views = env.from_collection([("ann", 700), ("bob", 5200)]).as_columns("viewer string, seen bigint")
+        >>> clicks = clicks.assign_timestamps_and_watermarks("at").key_by("who")
+        >>> views = views.assign_timestamps_and_watermarks("seen").key_by("viewer")
+        >>> same_second = clicks.join(views).window(TumblingEventTimeWindows.of(Time.seconds(1)))
+        >>> same_second.execute_and_collect(limit=2)
+        [Row(who='ann', at=100, viewer='ann', seen=700)]
+        """
+        if not isinstance(window_assigner, (TumblingEventTimeWindows, SlidingEventTimeWindows)):
+            raise TypeError(
+                "joins of column streams take TumblingEventTimeWindows or SlidingEventTimeWindows, got "
+                f"{window_assigner!r}; others are to be had record by record: as_records().join(...)"
+            )
+        window_ms = window_assigner.size_ms, window_assigner.slide_ms, window_assigner.offset_ms
+        return self._stream("Window Join", ColumnWindowJoinFactory(None, self._plan, window_ms))
+
+    def between(self, lower_bound: Duration | Time | Any, upper_bound: Duration | Time | Any) -> ColumnStream:
+        """Join rows by their event times: a right one is at least and at most so much later than a left one.
+
+        A pair has the later timestamp of the two. A row without a partner is given when the watermark says that none
+        can come any more, and has the timestamp until which one could have come. An inner join drops and counts rows
+        that come behind the watermark; in the others they meet the rows that are still there.
+
+        Parameters
+        ----------
+        lower_bound, upper_bound : Duration, Time or datetime.timedelta
+            Both included. Negative: the right row is earlier.
+
+        Examples
+        --------
+        >>> from flinkbuf.common import Time
+        >>> from flinkbuf.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+        >>> orders = env.from_collection([("tea", 0), ("rum", 1000)]).as_columns("what string, at bigint")
+        >>> parcels = env.from_collection([("tea", 400), ("rum", 9000)]).as_columns("sent string, day bigint")
+        >>> orders = orders.assign_timestamps_and_watermarks("at").key_by("what")
+        >>> parcels = parcels.assign_timestamps_and_watermarks("day").key_by("sent")
+        >>> sent = orders.join(parcels, how="left").between(Time.seconds(0), Time.seconds(5))
+        >>> sorted(sent.execute_and_collect(limit=2))
+        [Row(what='rum', at=1000, sent=None, day=None), Row(what='tea', at=0, sent='tea', day=400)]
+        """
+        lower, upper = milliseconds_of("lower_bound", lower_bound), milliseconds_of("upper_bound", upper_bound)
+        if lower > upper:
+            raise ValueError(f"lower_bound <= upper_bound must be fulfilled, got {lower} ms and {upper} ms")
+        return self._stream("Interval Join", ColumnIntervalJoinFactory(None, self._plan, (lower, upper)))
+
+    def time_to_live(self, time: Duration | Time | Any) -> ColumnStream:
+        """Join all rows of a key, each of which is kept so long after it came.
+
+        Time is the clock of the task here, not event time, as for Flink's state with a time to live. A pair has the
+        later timestamp of the two, or that of the one that has any. A row without a partner is given, with its own
+        timestamp, once it is kept no longer, or at the end of both streams. So no result is ever taken back; Flink SQL
+        gives such a row at once, and withdraws it when a partner comes. In batch execution rows are kept to the end,
+        whatever time is said.
+
+        Parameters
+        ----------
+        time : Duration, Time or datetime.timedelta
+
+        Examples
+        --------
+        >>> from flinkbuf.common import Time
+        >>> from flinkbuf.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+        >>> auctions = env.from_collection([(1, "lamp"), (2, "desk")]).as_columns("id int, item string")
+        >>> bids = env.from_collection([(1, 20)]).as_columns("auction int, price int")
+        >>> no_bids = auctions.key_by("id").join(bids.key_by("auction"), how="anti").time_to_live(Time.hours(1))
+        >>> no_bids.execute_and_collect(limit=1)
+        [Row(id=2, item='desk')]
+        """
+        time_ms = milliseconds_of("the time to live", time)
+        if time_ms <= 0:
+            raise ValueError(f"the time to live must be longer than 0, got {time_ms} ms")
+        return self._stream("Join", ColumnTimeToLiveJoinFactory(None, self._plan, time_ms))
+
+    def _stream(self, name: str, factory: Any) -> ColumnStream:
+        left, right, plan = self._left._stream, self._right._stream, self._plan
+        stream = left._join([left, right], name, left._value_type, factory, is_keyed=True)
+        return type(self._left._origin)(stream, None, lambda: plan.schema)
+
+
+def _plan_of(left: KeyedColumnStream, right: KeyedColumnStream, kind: str) -> Any:
+    """Return what is joined, after a look at the names and types of both sides."""
+    from flinkbuf.records.column_exchange import go_alike  # not before somebody has columns
+    from flinkbuf.streaming.columns.column_joins import KINDS, JoinPlan
+
+    if kind not in KINDS:
+        raise ValueError(f"how= of join() is one of {', '.join(map(repr, KINDS))}, got {kind!r:.80}")
+    keys = left._names, right._names
+    if len(keys[0]) != len(keys[1]):
+        raise ValueError(
+            f"join() needs keys of as many columns: the left one has {', '.join(keys[0])}, and the right one "
+            f"{', '.join(keys[1])}"
+        )
+    schemas = tuple(_schema_of(keyed, side) for keyed, side in ((left, "left"), (right, "right")))
+    for one, other in zip(*keys, strict=True):
+        types = schemas[0].field(one).type, schemas[1].field(other).type
+        if not go_alike(*types):
+            raise TypeError(
+                f"column {one!r} of the left key is {types[0]}, and {other!r} of the right one is {types[1]}: rows "
+                "with equal values of the two types go to different subtasks; cast one of them before key_by(), with "
+                "with_columns()"
+            )
+    plan = JoinPlan(kind, keys, (schemas[0], schemas[1]))
+    twice = [] if plan.is_left_only else [name for name in schemas[0].names if name in schemas[1].names]
+    if twice:
+        names = ", ".join(f"{name}=..." for name in twice)
+        raise ValueError(
+            f"both sides of join() have the column{'s' if len(twice) > 1 else ''} {', '.join(map(repr, twice))}, which "
+            f"would be in the result twice: give them other names on one side before key_by(), with rename({names}), "
+            "or leave them out with drop()"
+        )
+    return plan
+
+
+def _schema_of(keyed: KeyedColumnStream, side: str) -> Any:
+    """Return the schema of a side's rows, without dictionaries."""
+    import pyarrow as pa
+
+    from flinkbuf.records.column_batch import without_dictionaries
+
+    schema = without_dictionaries(pa.RecordBatch.from_pylist([], keyed._origin.schema())).schema.remove_metadata()
+    for name in keyed._names:
+        if name not in schema.names:
+            raise KeyError(f"the {side} side of join() has no column {name!r} to be its key; there are {schema.names}")
+    for field in schema:
+        if schema.names.count(field.name) > 1:
+            raise ValueError(f"the {side} side of join() has the column {field.name!r} twice; rename() one")
+        if pa.types.is_null(field.type):
+            raise TypeError(
+                f"column {field.name!r} of the {side} side of join() has no type where there are no rows: have the "
+                "function that makes it say one, as pa.array(values, type) does"
+            )
+    return schema

@@ -648,6 +648,7 @@ PACKAGE = [
             "column_windows",
             "column_aggregates",
             "row_store",
+            "column_joins",
             "",
         ],
     ),
@@ -933,7 +934,7 @@ PACKAGE = [
     ),
     (
         "datastream.program",
-        ["operator_factories", "column_factories", "job_start", "forgotten", ""],
+        ["operator_factories", "column_factories", "column_join_factories", "job_start", "forgotten", ""],
     ),
     (
         "datastream",
@@ -1184,6 +1185,7 @@ def test_binding_imports_only_what_stands_before_it(path):
 NAMES_TYPES_OF = {
     "datastream.columns": ["datastream.data_stream"],
     "datastream.connected_streams": ["datastream.data_stream"],
+    "datastream.joined_streams": ["datastream.columns"],
     "datastream.windowed_stream": ["datastream.data_stream"],
 }
 

@@ -1,0 +1,54 @@
+"""What each join of column streams puts into the graph: picklable objects that make an operator in each task."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from flinkbuf.datastream.program.operator_factories import OperatorFactory
+
+if TYPE_CHECKING:
+    from flinkbuf._core.operators.stream_operator import StreamOperator
+
+
+@dataclass(frozen=True)
+class ColumnWindowJoinFactory(OperatorFactory):
+    """Of joins by key and window."""
+
+    plan: Any
+    window_ms: tuple[int, int, int]  # size, slide and offset
+
+    def create(self) -> StreamOperator:
+        """Make the operator."""
+        from flinkbuf.streaming.columns.column_joins import ColumnWindowJoinOperator
+        from flinkbuf.streaming.columns.sliced_windows import SlicedWindows
+
+        return ColumnWindowJoinOperator(self.plan, SlicedWindows(*self.window_ms))
+
+
+@dataclass(frozen=True)
+class ColumnIntervalJoinFactory(OperatorFactory):
+    """Of joins by key and event time."""
+
+    plan: Any
+    bounds_ms: tuple[int, int]
+
+    def create(self) -> StreamOperator:
+        """Make the operator."""
+        from flinkbuf.streaming.columns.column_joins import ColumnIntervalJoinOperator
+
+        return ColumnIntervalJoinOperator(self.plan, self.bounds_ms)
+
+
+@dataclass(frozen=True)
+class ColumnTimeToLiveJoinFactory(OperatorFactory):
+    """Of joins by key of all rows that are kept."""
+
+    plan: Any
+    time_to_live_ms: int
+
+    def create(self) -> StreamOperator:
+        """Make the operator."""
+        from flinkbuf.streaming.columns.column_joins import ColumnTimeToLiveJoinOperator
+
+        return ColumnTimeToLiveJoinOperator(self.plan, self.time_to_live_ms)

@@ -1,0 +1,204 @@
+"""Joins of column streams as a program has them: at both parallelisms, in both modes; what is refused, and where."""
+
+import datetime
+from decimal import Decimal
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from flinkbuf.common import Configuration, Time, WatermarkStrategy
+from flinkbuf.datastream import RuntimeExecutionMode, StreamExecutionEnvironment
+from flinkbuf.datastream.columns import count
+from flinkbuf.datastream.window import EventTimeSessionWindows, SlidingEventTimeWindows, TumblingEventTimeWindows
+
+AUCTIONS = [(n % 7, f"item {n}", n * 100) for n in range(40)]
+BIDS = [(n % 9, n * 1.5, n * 60 + 30) for n in range(60)]
+
+
+def environment(parallelism=1, is_batch=False):
+    config = Configuration().set_string("execution.target", "embedded")
+    env = StreamExecutionEnvironment.get_execution_environment(config).set_parallelism(parallelism)
+    if is_batch:
+        env.set_runtime_mode(RuntimeExecutionMode.BATCH)
+    return env
+
+
+def both(env, how="inner"):
+    auctions = env.from_collection(AUCTIONS).as_columns("id bigint, item string, opened bigint", max_rows=8)
+    bids = env.from_collection(BIDS).as_columns("auction bigint, price double, at bigint", max_rows=16)
+    auctions = auctions.assign_timestamps_and_watermarks("opened").key_by("id")
+    return bids.assign_timestamps_and_watermarks("at").key_by("auction").join(auctions, how)
+
+
+def expected(how, are_partners):
+    pairs = [(bid, auction) for bid in BIDS for auction in AUCTIONS if are_partners(bid, auction)]
+    left, right = {bid for bid, _ in pairs}, {auction for _, auction in pairs}
+    if how in ("semi", "anti"):
+        return sorted(bid for bid in BIDS if (bid in left) == (how == "semi"))
+    rows = [(*bid, *auction) for bid, auction in pairs]
+    if how in ("left", "full"):
+        rows += [(*bid, None, None, None) for bid in BIDS if bid not in left]
+    if how in ("right", "full"):
+        rows += [(None, None, None, *auction) for auction in AUCTIONS if auction not in right]
+    return sorted(rows, key=repr)
+
+
+def found(stream):
+    return sorted((tuple(row) for row in stream.execute_and_collect()), key=repr)
+
+
+@pytest.mark.parametrize(("parallelism", "is_batch"), [(1, False), (2, False), (2, True)])
+@pytest.mark.parametrize("how", ["inner", "left", "right", "full", "semi", "anti"])
+def test_joins_of_a_program(how, parallelism, is_batch):
+    joins = both(environment(parallelism, is_batch), how)
+    near = joins.between(Time.milliseconds(-500), Time.seconds(1))
+    windows = both(near._stream._env, how).window(TumblingEventTimeWindows.of(Time.milliseconds(500)))
+    every = both(near._stream._env, how).time_to_live(Time.hours(1))
+    marked = [
+        stream.with_columns(kind=lambda batch, kind=kind: pa.scalar(kind))
+        for kind, stream in (("near", near), ("window", windows), ("every", every))
+    ]
+    rows = {"near": [], "window": [], "every": []}
+    for *row, kind in marked[0].union(*marked[1:]).execute_and_collect():
+        rows[kind].append(tuple(row))
+    same_key = lambda bid, auction: bid[0] == auction[0]  # noqa: E731
+    rules = {
+        "near": lambda bid, auction: same_key(bid, auction) and -500 <= auction[2] - bid[2] <= 1000,
+        "window": lambda bid, auction: same_key(bid, auction) and auction[2] // 500 == bid[2] // 500,
+        "every": same_key,
+    }
+    for kind, rule in rules.items():
+        assert sorted(rows[kind], key=repr) == sorted(expected(how, rule), key=repr), kind
+
+
+@pytest.mark.parametrize("parallelism", [1, 2])
+def test_results_go_on_as_columns_with_their_times(parallelism):
+    """A row without a partner is late for no window behind the join."""
+    near = both(environment(parallelism), "left").between(Time.milliseconds(0), Time.milliseconds(50))
+    windows = near.key_by("auction").window(SlidingEventTimeWindows.of(Time.seconds(10), Time.seconds(5)))
+    total = sum(row.n for row in windows.aggregate(n=count()).execute_and_collect())
+    rule = lambda bid, auction: bid[0] == auction[0] and 0 <= auction[2] - bid[2] <= 50  # noqa: E731
+    assert total == 2 * len(expected("left", rule))
+
+
+def test_types_are_kept():
+    """In columns of both sides, with nulls, and as keys of several columns."""
+    one = {
+        "s": pa.array(["x", None, "y"]),
+        "d": pa.array([Decimal("1.50"), Decimal("2.00"), None]),
+        "when": pa.array([datetime.datetime(2024, 1, 1)] * 3, pa.timestamp("ms")),
+        "f": [float("nan"), -0.0, 0.0],
+        "all": [[1, 2], [], None],
+        "b": [True, None, False],
+        "raw": [b"\x00", b"", None],
+    }
+    left = pa.record_batch(one)
+    right = left.rename_columns([f"{name}_2" for name in left.schema.names])
+    env = environment()
+    streams = [
+        env.from_collection([batch]).as_columns(batch.schema).key_by(*keys)
+        for batch, keys in ((left, ("s", "d", "f")), (right, ("s_2", "d_2", "f_2")))
+    ]
+    joined = streams[0].join(streams[1], how="full").time_to_live(Time.hours(1))
+    assert joined.schema() == pa.schema([*left.schema, *right.schema])
+    rows = joined.execute_and_collect(limit=9)
+    assert len(rows) == 3
+    for row in rows:
+        values = tuple(row)
+        assert repr(values[:7]) == repr(values[7:])
+
+
+def test_a_stream_is_joined_with_itself():
+    env = environment()
+    pairs = env.from_collection([(1, 2), (1, 3)]).as_columns("k int, n int")
+    again = pairs.rename(k="k2", n="n2").key_by("k2")
+    assert found(pairs.key_by("k").join(again).time_to_live(Time.hours(1))) == [
+        (1, 2, 1, 2),
+        (1, 2, 1, 3),
+        (1, 3, 1, 2),
+        (1, 3, 1, 3),
+    ]
+    semi = pairs.key_by("k").join(pairs.key_by("k"), "semi").time_to_live(Time.hours(1))
+    assert found(semi) == [(1, 2), (1, 3)], "where only left rows are given, names may be the same"
+
+
+def pair(left="k int, n int", right="r int, m int"):
+    env = environment()
+    return env.from_collection([(1, 2)]).as_columns(left), env.from_collection([(1, 2)]).as_columns(right)
+
+
+@pytest.mark.parametrize(
+    ("build", "said"),
+    [
+        (lambda a, b: a.key_by("k").join(b), "join.. of a keyed column stream takes another one, got ColumnStream"),
+        (lambda a, b: a.key_by("k").join(b.key_by("r"), "outer"), "how= of join.. is one of 'inner', 'left'.*'outer'"),
+        (lambda a, b: a.key_by("k", "n").join(b.key_by("r")), "keys of as many columns: the left one has k, n, and"),
+        (lambda a, b: a.key_by("k").join(b.key_by("x")), "the right side of join.. has no column 'x' to be its key"),
+        (
+            lambda a, b: a.with_columns(k=lambda batch: batch["k"].cast("int64")).key_by("k").join(b.key_by("r")),
+            "column 'k' of the left key is int64, and 'r' of the right one is int32: .* cast one of them",
+        ),
+        (
+            lambda a, b: a.key_by("k").join(b.rename(m="n").key_by("r")),
+            r"both sides of join.. have the column 'n', which would be in the result twice: .* with rename\(n=...\)",
+        ),
+        (
+            lambda a, b: a.key_by("k").join(b.with_columns(x=lambda batch: pa.array([None] * len(batch))).key_by("r")),
+            "column 'x' of the right side of join.. has no type where there are no rows",
+        ),
+        (
+            lambda a, b: a.key_by("k").join(b.key_by("r")).window(EventTimeSessionWindows.with_gap(Time.seconds(1))),
+            "joins of column streams take TumblingEventTimeWindows or SlidingEventTimeWindows, got",
+        ),
+        (lambda a, b: a.key_by("k").join(b.key_by("r")).between(5, 6), "lower_bound"),
+        (
+            lambda a, b: a.key_by("k").join(b.key_by("r")).between(Time.seconds(1), Time.seconds(0)),
+            "lower_bound <= upper_bound must be fulfilled, got 1000 ms and 0 ms",
+        ),
+        (lambda a, b: a.key_by("k").join(b.key_by("r")).time_to_live(5), "the time to live"),
+        (
+            lambda a, b: a.key_by("k").join(b.key_by("r")).time_to_live(Time.seconds(0)),
+            "the time to live must be longer than 0, got 0 ms",
+        ),
+    ],
+)
+def test_what_makes_no_join_is_refused_where_it_is_said(build, said):
+    with pytest.raises((TypeError, ValueError, KeyError), match=said):
+        build(*pair())
+
+
+def test_keys_of_types_that_go_alike_meet():
+    env = environment(2)
+    texts = [f"k{n}" for n in range(20)]
+    batches = pa.record_batch({"k": texts}), pa.record_batch({"r": pa.array(texts, pa.large_string())})
+    left, right = (env.from_collection([batch]).as_columns(batch.schema) for batch in batches)
+    joined = left.key_by("k").join(right.key_by("r")).time_to_live(Time.hours(1))
+    assert found(joined) == sorted((text, text) for text in texts)
+
+
+def test_a_row_without_a_timestamp_is_told_with_its_operator():
+    left, right = pair()
+    with pytest.raises(ValueError, match="a row of the left side has no timestamp") as caught:
+        list(
+            left.key_by("k")
+            .join(right.assign_timestamps_and_watermarks("m").key_by("r"))
+            .between(Time.seconds(0), Time.seconds(1))
+            .execute_and_collect()
+        )
+    assert any("in operator" in note for note in caught.value.__notes__)
+
+
+def test_watermarks_let_rows_go_while_a_stream_runs():
+    """Strategies that give one with each record: rows without a partner come before the end."""
+    env = environment()
+    strategy = WatermarkStrategy.for_monotonous_timestamps()
+    numbers = np.arange(1000)
+    batches = [
+        pa.record_batch({"k": numbers[at : at + 10] % 3, "t": numbers[at : at + 10]}) for at in range(0, 1000, 10)
+    ]
+    left = env.from_collection(batches).as_columns(batches[0].schema).assign_timestamps_and_watermarks("t", strategy)
+    right = left.filter(lambda batch: pa.array(batch["t"].to_numpy() % 2 == 0)).rename(k="r", t="u")
+    rows = found(left.key_by("k").join(right.key_by("r"), "left").between(Time.seconds(0), Time.milliseconds(2)))
+    wanted = [(n % 3, n, n % 3, n) if n % 2 == 0 else (n % 3, n, None, None) for n in range(1000)]
+    assert rows == sorted(wanted, key=repr)
