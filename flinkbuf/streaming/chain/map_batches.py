@@ -131,7 +131,7 @@ class BatchCall:
         """Yield the batches in the function's result, with the codec of their rows."""
         for result in each_batch(results):
             if self._codec is not None:
-                for each in arrow_batches(_without_index(result)):
+                for each in arrow_batches(_plain(result)):
                     yield each, self._codec
             else:
                 for batch in record_batches(result):
@@ -195,7 +195,7 @@ def each_batch(results: Any) -> Iterable[Any]:
     """Yield the batches of an iterable that the function gave."""
     if results is None:
         return ()
-    if is_batch(results):
+    if is_result(results):
         return (results,)
     if hasattr(results, "__iter__") and not isinstance(results, (dict, str, bytes)):
         return _checked(results)
@@ -204,15 +204,26 @@ def each_batch(results: Any) -> Iterable[Any]:
 
 def _checked(results: Iterable[Any]) -> Iterator[Any]:
     for result in results:
-        if not is_batch(result):
+        if not is_result(result):
             raise _no_batch(result)
         yield result
+
+
+def is_result(value: Any) -> bool:
+    """Return whether a value is a batch that a function may give: also a dict of columns of any library."""
+    if isinstance(value, dict):
+        return bool(value) and all(map(_is_column, value.values()))
+    return is_batch(value)
+
+
+def _is_column(value: Any) -> bool:
+    return hasattr(value, "__arrow_c_array__") or hasattr(value, "__arrow_c_stream__") or is_batch({"": value})
 
 
 def _no_batch(result: Any) -> TypeError:
     return TypeError(
         "the function of map_batches() gives a batch, an iterable of batches or None; a batch is a pyarrow RecordBatch "
-        "or Table, a DataFrame of polars or pandas, a dict of numpy arrays, or a structured array; got "
+        "or Table, a DataFrame of polars or pandas, a dict of arrays, or a structured array of numpy; got "
         f"{type(result).__module__}.{type(result).__qualname__}, {result!r:.80}"
     )
 
@@ -225,13 +236,57 @@ def _lost_timestamps(count: int, given: Any) -> ValueError:
     )
 
 
-def _without_index(result: Any) -> Any:
+def _plain(result: Any) -> Any:
     """Return the same columns; a filtered DataFrame of pandas would bring its index as one more."""
+    if isinstance(result, dict) and not is_batch(result):
+        import pyarrow as pa
+
+        return pa.record_batch(
+            {name: array_of(column, f"for {name!r} the function gives") for name, column in result.items()}
+        )
     if type(result).__module__.partition(".")[0] == "pandas":
         import pyarrow as pa
 
         return pa.Table.from_pandas(result, preserve_index=False)
     return result
+
+
+def array_of(column: Any, said: str, or_else: str = "") -> pyarrow.Array:
+    """Return a column that a function of the user gave as an array of Arrow.
+
+    Raises
+    ------
+    TypeError
+        If it is no column; `said` and `or_else` say what was wanted.
+    """
+    import pyarrow as pa
+
+    if isinstance(column, pa.Array):
+        return column
+    if isinstance(column, pa.ChunkedArray):
+        return array_of_chunks(column)
+    if is_polars(column) and hasattr(column, "to_arrow"):
+        return column.to_arrow()  # its own stream has views of texts
+    if not hasattr(column, "__len__") or isinstance(column, (str, bytes)):
+        raise TypeError(
+            f"{said} a column, such as an Arrow or numpy array{or_else}; got {type(column).__name__} {column!r:.80}"
+        )
+    return pa.array(column)
+
+
+def array_of_chunks(column: pyarrow.ChunkedArray) -> pyarrow.Array:
+    """Return all values in one array."""
+    import pyarrow as pa
+
+    if column.num_chunks == 1:
+        return column.chunk(0)
+    whole = column.combine_chunks()
+    return pa.concat_arrays(whole.chunks) if isinstance(whole, pa.ChunkedArray) else whole
+
+
+def is_polars(value: Any) -> bool:
+    """Return whether a value is of polars, which is not imported for that."""
+    return type(value).__module__.partition(".")[0] == "polars"
 
 
 def record_batches(result: Any) -> Iterable[pyarrow.RecordBatch]:
@@ -240,8 +295,8 @@ def record_batches(result: Any) -> Iterable[pyarrow.RecordBatch]:
 
     if isinstance(result, pa.RecordBatch):
         return (result,)
-    result = _without_index(result)
-    if type(result).__module__.partition(".")[0] == "polars":
+    result = _plain(result)
+    if is_polars(result):
         result = result.to_arrow()  # its stream has views of texts, of which pyarrow can take no rows
     if hasattr(result, "__arrow_c_stream__"):
         return pa.RecordBatchReader.from_stream(result)

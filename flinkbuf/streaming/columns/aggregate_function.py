@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from flinkbuf.streaming.chain.map_batches import array_of, is_polars
 from flinkbuf.streaming.columns.aggregates import Aggregate
-from flinkbuf.streaming.columns.column_functions import array_of, column_as, is_polars
+from flinkbuf.streaming.columns.column_functions import column_as
 from flinkbuf.streaming.columns.kept_rows import KeptRows
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from flinkbuf.records.column_batch import ColumnBatch
-from flinkbuf.streaming.chain.map_batches import each_batch, record_batches
+from flinkbuf.streaming.chain.map_batches import array_of, array_of_chunks, each_batch, is_polars, record_batches
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -33,11 +33,6 @@ def _kind_of(value: Any) -> str:
     if is_polars(value) and hasattr(value, "meta"):
         return _POLARS
     return _FUNCTION
-
-
-def is_polars(value: Any) -> bool:
-    """Return whether a value is of polars, which is not imported for that."""
-    return type(value).__module__.partition(".")[0] == "polars"
 
 
 def check_expression(name: str, value: Any) -> None:
@@ -203,7 +198,7 @@ def _by_arrow(batch: pa.RecordBatch, expressions: dict[str, Any]) -> dict[str, A
     source = acero.Declaration("table_source", acero.TableSourceNodeOptions(pa.Table.from_batches([batch])))
     options = acero.ProjectNodeOptions(list(expressions.values()), list(expressions))
     table = acero.Declaration.from_sequence([source, acero.Declaration("project", options)]).to_table(use_threads=False)
-    return {name: _whole(table.column(name)) for name in expressions}
+    return {name: array_of_chunks(table.column(name)) for name in expressions}
 
 
 def _by_polars(batch: pa.RecordBatch, expressions: dict[str, Any]) -> dict[str, Any]:
@@ -226,38 +221,6 @@ def _checked(column: Any, batch: pa.RecordBatch, name: str, where: str) -> pa.Ar
             f"the function for {name!r} in {where} was given {batch.num_rows} rows and gave {len(column)} values"
         )
     return column
-
-
-def array_of(column: Any, said: str, or_else: str = "") -> pa.Array:
-    """Return a column that a function of the user gave as an array of Arrow.
-
-    Raises
-    ------
-    TypeError
-        If it is no column; `said` and `or_else` say what was wanted.
-    """
-    import pyarrow as pa
-
-    if isinstance(column, pa.Array):
-        return column
-    if isinstance(column, pa.ChunkedArray):
-        return _whole(column)
-    if is_polars(column) and hasattr(column, "to_arrow"):
-        return column.to_arrow()
-    if not hasattr(column, "__len__") or isinstance(column, (str, bytes)):
-        raise TypeError(
-            f"{said} a column, such as an Arrow or numpy array{or_else}; got {type(column).__name__} {column!r:.80}"
-        )
-    return pa.array(column)
-
-
-def _whole(column: pa.ChunkedArray) -> pa.Array:
-    import pyarrow as pa
-
-    if column.num_chunks == 1:
-        return column.chunk(0)
-    whole = column.combine_chunks()
-    return pa.concat_arrays(whole.chunks) if isinstance(whole, pa.ChunkedArray) else whole
 
 
 def _check_there(batch: pa.RecordBatch, names: Iterable[str], where: str) -> None:

@@ -62,6 +62,20 @@ def test_a_batch_ends_soon_behind_the_row_that_brings_the_bytes():
         assert seen.sizes == [4, 4]
 
 
+@pytest.mark.parametrize("output_type", [PAIR, None])
+def test_columns_of_a_dict_may_be_of_any_library(output_type):
+    polars = pytest.importorskip("polars")
+
+    def mixed(batch):
+        yield {"id": batch["id"].to_numpy(), "name": batch["name"]}
+        yield {"id": pa.chunked_array([batch["id"]]), "name": polars.Series(["x"] * batch.num_rows)}
+
+    with harness_of(mixed, timestamps="latest", output_type=output_type) as harness:
+        harness.process_elements(pairs(1, 2))
+        harness.end_input()
+        assert [tuple(each) for each in harness.output_values] == [*pairs(1, 2), (1, "x"), (2, "x")]
+
+
 @pytest.mark.parametrize("count", [511, 512, 513, 1024, 3000])
 def test_more_records_than_are_made_into_columns_at_once_are_one_batch(count):
     seen = Batches()
