@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from flinkbuf.datastream.arguments import check_function
+from flinkbuf.datastream.arguments import check_function, check_is_object
 from flinkbuf.datastream.joined_streams import JoinedColumnStreams
 from flinkbuf.datastream.program.column_factories import (
     AsRecordsFactory,
@@ -18,6 +18,7 @@ from flinkbuf.datastream.program.column_factories import (
     ColumnFunctionFactory,
     ColumnTimestampsFactory,
     ColumnWindowFactory,
+    KeyedBatchFactory,
 )
 from flinkbuf.runtime.graph.transformation import (
     ColumnKeyExchange,
@@ -29,6 +30,8 @@ from flinkbuf.streaming.chain.output_tag import OutputTag
 from flinkbuf.streaming.columns.aggregate_function import ColumnAggregateFunction
 from flinkbuf.streaming.columns.aggregates import WINDOW_END, WINDOW_START, Aggregate
 from flinkbuf.streaming.columns.column_functions import check_expression
+from flinkbuf.streaming.columns.column_value_state import ColumnValueState
+from flinkbuf.streaming.columns.keyed_batch_function import KeyedBatchContext, KeyedBatchFunction
 from flinkbuf.streaming.columns.sliced_windows import CumulatingWindows, SlicedWindows
 from flinkbuf.streaming.time.watermark_strategy import WatermarkStrategy
 from flinkbuf.streaming.windows.assigner import WindowAssigner
@@ -45,7 +48,10 @@ if TYPE_CHECKING:
 __all__ = [
     "ColumnAggregateFunction",
     "ColumnStream",
+    "ColumnValueState",
     "JoinedColumnStreams",
+    "KeyedBatchContext",
+    "KeyedBatchFunction",
     "KeyedColumnStream",
     "WindowedColumnStream",
     "collect",
@@ -610,6 +616,67 @@ class KeyedColumnStream:
             )
         return JoinedColumnStreams(self, other, how)
 
+    def process_batches(
+        self, function: KeyedBatchFunction, output_type: Any = None, timestamp_column: str | None = None
+    ) -> ColumnStream:
+        """Call a function with the rows of many keys at once; it has state and timers by key, as columns.
+
+        Parameters
+        ----------
+        function : KeyedBatchFunction
+            Each subtask has a copy of its own.
+        output_type : TypeInformation, DDL, pyspark StructType or pyarrow schema, optional
+            Of the results; without it `schema` is not known before they come.
+        timestamp_column : str, optional
+            Results have a column of this name with their timestamps, which they go on without. By default all results
+            of a call have the latest timestamp of its batch, or of its timers.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from flinkbuf.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+        >>> class Silence(KeyedBatchFunction):  # a second without a row of a key
+        ...     def open(self, runtime_context):
+        ...         self.last = runtime_context.get_column_state("last", "at bigint")
+        ...     def process_batch(self, batch, context):
+        ...         latest = np.maximum.reduceat(context.timestamps, context.offsets[:-1])
+        ...         self.last.put(context.keys, {"at": latest})
+        ...         context.register_event_time_timers(context.keys, latest + 1000)
+        ...     def on_timer(self, keys, context):
+        ...         is_silent = self.last.get(keys)["at"].to_numpy() + 1000 == context.timestamps
+        ...         yield {"caller": keys["caller"].filter(is_silent), "since": context.timestamps[is_silent] - 1000}
+        >>> rows = [("ann", 100), ("bob", 500), ("ann", 900)]
+        >>> calls = env.from_collection(rows).as_columns("caller string, at bigint")
+        >>> keyed = calls.assign_timestamps_and_watermarks("at").key_by("caller")
+        >>> list(keyed.process_batches(Silence(), "caller string, since bigint").execute_and_collect())
+        [Row(caller='bob', since=500), Row(caller='ann', since=900)]
+        """
+        check_is_object(function)
+        if not isinstance(function, KeyedBatchFunction):
+            raise TypeError(
+                "process_batches() takes a KeyedBatchFunction, which has process_batch(batch, context), got "
+                f"{type(function).__name__} {function!r:.80}"
+            )
+        if timestamp_column is not None and not isinstance(timestamp_column, str):
+            raise TypeError(
+                "timestamp_column of process_batches() is the name of a column, got "
+                f"{type(timestamp_column).__name__} {timestamp_column!r:.80}"
+            )
+        schema = None
+        if output_type is not None:
+            from flinkbuf.records.arrow_batches import arrow_schema
+
+            schema = arrow_schema(output_type).remove_metadata()
+            if timestamp_column in schema.names:
+                raise ValueError(
+                    f"output_type has a column {timestamp_column!r}, but results go on without their timestamp_column: "
+                    "give one of them another name"
+                )
+        factory = KeyedBatchFactory(None, self._names, function, schema, timestamp_column)
+        stream = self._stream._transform("ProcessBatches", self._stream._value_type, factory, is_keyed=True)
+        return ColumnStream(stream, output_type, None if schema is not None else _unknown_schema)
+
     def _transform(self, name: str, factory: Any) -> ColumnStream:
         from flinkbuf.streaming.columns.column_groups import schema_of_groups
 
@@ -870,6 +937,10 @@ def window_end() -> Aggregate:
     Aggregate(kind='window_end', columns=())
     """
     return Aggregate(WINDOW_END)
+
+
+def _unknown_schema() -> Any:
+    raise ValueError("which columns process_batches() gives is known when they come: say output_type=")
 
 
 def _named(names: tuple[str, ...], columns: dict[str, Any], where: str) -> tuple[tuple[str, Any], ...]:

@@ -7,7 +7,17 @@ import pytest
 
 from flinkbuf.common import Configuration, Time, Types
 from flinkbuf.datastream import OutputTag, StreamExecutionEnvironment
-from flinkbuf.datastream.columns import collect, count, first, max_by, mean, stddev, sum_, window_end
+from flinkbuf.datastream.columns import (
+    KeyedBatchFunction,
+    collect,
+    count,
+    first,
+    max_by,
+    mean,
+    stddev,
+    sum_,
+    window_end,
+)
 from flinkbuf.datastream.window import EventTimeSessionWindows, TumblingEventTimeWindows
 
 
@@ -88,11 +98,28 @@ def test_a_schema_is_known_before_anything_runs():
         (lambda s: windowed(s).side_output_late_data("late"), "an OutputTag is needed, got str 'late'"),
         (lambda s: windowed(s).allowed_lateness(Time.seconds(1)), "takes milliseconds, an int, got Time"),
         (lambda s: windowed(s).allowed_lateness(-1), "cannot be negative, got -1 ms"),
+        (lambda s: s.key_by("k").process_batches(print), "process_batches.. takes a KeyedBatchFunction.*, got builtin"),
+        (lambda s: s.key_by("k").process_batches(Passing), "Passing is a class, and an object of it is needed"),
+        (lambda s: s.key_by("k").process_batches(Passing(), 5), "int"),
+        (
+            lambda s: s.key_by("k").process_batches(Passing(), "n int", "n"),
+            "output_type has a column 'n', but results go",
+        ),
+        (
+            lambda s: s.key_by("k").process_batches(Passing(), timestamp_column=5),
+            "timestamp_column .* a column, got int",
+        ),
+        (lambda s: s.key_by("k").process_batches(Passing()).schema(), "known when they come: say output_type="),
     ],
 )
 def test_what_makes_no_program_is_refused_where_it_is_said(build, said):
     with pytest.raises((TypeError, ValueError), match=said):
         build(pairs())
+
+
+class Passing(KeyedBatchFunction):
+    def process_batch(self, batch, context):
+        return batch
 
 
 def windowed(stream):
@@ -128,6 +155,20 @@ def test_side_outputs_and_several_consumers():
     found = both.execute_and_collect(limit=20)
     assert all(found.count(row) % 2 == 0 for row in found)
     assert sum(row.rows for row in found) == 2 * len(times), "watermarks come at intervals: nothing is late here"
+
+
+def test_results_of_a_keyed_function_are_a_stream_of_columns():
+    late = OutputTag("late")
+
+    class Split(KeyedBatchFunction):
+        def process_batch(self, batch, context):
+            yield batch.slice(1)
+            yield late, context.keys
+
+    found = pairs((1, 2), (1, 5)).key_by("k").process_batches(Split(), "k int, n bigint")
+    assert found.schema() == pa.schema([("k", pa.int32()), ("n", pa.int64())])
+    assert found.get_side_output(late).execute_and_collect(limit=1) == [(1,)]
+    assert found.key_by("k").aggregate(n=sum_("n")).execute_and_collect(limit=1) == [(1, 5)]
 
 
 def test_numbers_of_numpy_and_scalars_are_columns():

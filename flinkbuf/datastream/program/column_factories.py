@@ -98,3 +98,19 @@ class ColumnWindowFactory(OperatorFactory):
 
         results = WindowResults(self.aggregates)
         return ColumnWindowOperator(self.key, self.windows, results, self.lateness_ms, self.late_tag)
+
+
+@dataclass(frozen=True)
+class KeyedBatchFactory(OperatorFactory):
+    """Of process_batches."""
+
+    key: tuple[str, ...]
+    function: Any
+    schema: Any  # pyarrow.Schema of the results; None: what the function gives
+    timestamp_column: str | None
+
+    def create(self) -> StreamOperator:
+        """Make the operator."""
+        from flinkbuf.streaming.columns.keyed_batches import KeyedBatchOperator
+
+        return KeyedBatchOperator(self.key, self.function, self.schema, self.timestamp_column)

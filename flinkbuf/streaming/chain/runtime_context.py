@@ -75,6 +75,8 @@ class RuntimeContext(KeyedStateStore):
         self._keyed_state = keyed_state
         self._operator_state = operator_state
         self._accumulators = AccumulatorRegistry() if accumulators is None else accumulators
+        # ColumnStates of a function over batches, from its operator: it has no others by key, as it has many keys.
+        self.column_states: Any = None
 
     def get_task_name(self) -> str:
         """Return the task's name, such as "Source: numbers -> Map".
@@ -405,6 +407,43 @@ class RuntimeContext(KeyedStateStore):
         """
         return self._keyed(state_descriptor, AggregatingStateDescriptor)
 
+    def get_column_state(self, name: str, schema: Any) -> Any:
+        """Return the state of that name of a `KeyedBatchFunction`, a row of columns for each key; beyond PyFlink.
+
+        Parameters
+        ----------
+        name : str
+        schema : pyarrow schema, DDL, TypeInformation or pyspark StructType
+            Names and types of the columns.
+
+        Returns
+        -------
+        ColumnValueState
+
+        Examples
+        --------
+        >>> from flinkbuf.datastream import StreamExecutionEnvironment
+        >>> from flinkbuf.datastream.columns import KeyedBatchFunction
+        >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+        >>> class FirstSeen(KeyedBatchFunction):
+        ...     def open(self, runtime_context):
+        ...         self.seen = runtime_context.get_column_state("seen", "n bigint")
+        ...     def process_batch(self, batch, context):
+        ...         is_new = self.seen.get(context.keys)["n"].is_null().to_numpy(zero_copy_only=False)
+        ...         first = batch.take(context.offsets[:-1][is_new])
+        ...         self.seen.put(context.slots[is_new], {"n": first["n"]})
+        ...         return first
+        >>> rows = env.from_collection([("a", 1), ("b", 5), ("a", 2)]).as_columns("word string, n bigint")
+        >>> sorted(rows.key_by("word").process_batches(FirstSeen()).execute_and_collect(limit=2))
+        [Row(word='a', n=1), Row(word='b', n=5)]
+        """
+        if self.column_states is None:
+            raise RuntimeError(
+                "get_column_state() is for a KeyedBatchFunction, which process_batches() of a keyed column stream "
+                "calls; functions of records have get_state() and its like"
+            )
+        return self.column_states.get(name, schema)
+
     def get_operator_state_store(self) -> OperatorStateBackend:
         """Return what gives lists and broadcast states of this subtask; beyond PyFlink.
 
@@ -429,6 +468,11 @@ class RuntimeContext(KeyedStateStore):
     def _keyed(self, descriptor: StateDescriptor, kind: type[StateDescriptor]) -> Any:
         if not isinstance(descriptor, kind):
             raise TypeError(f"expected a {kind.__name__}, got {descriptor!r}")
+        if self.column_states is not None:
+            raise RuntimeError(
+                f"the state {descriptor.name!r} would be that of one key, and a KeyedBatchFunction is called with "
+                "many: say get_column_state(name, schema)"
+            )
         if self._keyed_state is None:
             raise RuntimeError(
                 "This state is only accessible by functions executed on a KeyedStream: call key_by() before the "

@@ -1,0 +1,200 @@
+"""A user's function over the batches of a keyed column stream: rows side by side by key, state and timers as columns.
+
+Flink: KeyedProcessOperator, with a call for a batch in place of each record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from flinkbuf._core.operators.stream_operator import NO_TIMESTAMP
+from flinkbuf.records.column_batch import ColumnBatch
+from flinkbuf.records.column_exchange import key_columns
+from flinkbuf.streaming.chain.map_batches import is_result, milliseconds_in, record_batches
+from flinkbuf.streaming.chain.output_tag import OutputTag
+from flinkbuf.streaming.columns.column_functions import column_as
+from flinkbuf.streaming.columns.column_operator import ColumnOperator
+from flinkbuf.streaming.columns.column_timers import ColumnTimers
+from flinkbuf.streaming.columns.column_value_state import ColumnStates
+from flinkbuf.streaming.columns.key_table import KeyTable, stable_order
+from flinkbuf.streaming.columns.keyed_batch_function import KeyedBatchContext, KeyedBatchFunction
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pyarrow as pa
+
+
+class KeyedBatchOperator(ColumnOperator):
+    """Calls ``function.process_batch(batch, context)`` for each element, and ``on_timer`` for the timers that are due.
+
+    Parameters
+    ----------
+    key : tuple of str
+    function : KeyedBatchFunction
+    schema : pyarrow.Schema, optional
+        Of the results; None: what the function gives.
+    timestamp_column : str, optional
+        Results have their timestamps in it, and go on without it; None: all of a call have the latest timestamp of
+        its rows, or of its timers.
+    """
+
+    def __init__(
+        self,
+        key: tuple[str, ...],
+        function: KeyedBatchFunction,
+        schema: pa.Schema | None = None,
+        timestamp_column: str | None = None,
+    ) -> None:
+        super().__init__()
+        self._key = key
+        self._function = function
+        self._schema = schema
+        self._timestamp_column = timestamp_column
+        self._watermark = NO_TIMESTAMP
+
+    def initialize_state(self, snapshot: Any) -> None:
+        """Take restored timers; states are read when the function asks for them."""
+        super().initialize_state(snapshot)
+        keyed_state = self.context.keyed_state
+        self._table = KeyTable(self._key, keyed_state.key_groups)
+        self._timers = ColumnTimers(self._table)
+        keyed_state.keep_columns(self._timers, len(self._key))
+        self._states = ColumnStates(self._table, lambda state: keyed_state.keep_columns(state, len(self._key)))
+
+    def open(self) -> None:
+        """Open the user's function."""
+        self.context.runtime_context.column_states = self._states
+        self._function.open(self.context.runtime_context)
+
+    def close(self) -> None:
+        """Close the user's function."""
+        self._function.close()
+
+    def process_batch(self, element: ColumnBatch) -> None:
+        """Call the function with the rows, those of each key side by side."""
+        import numpy as np
+
+        if not len(element):
+            return
+        self._table.forget_keys()
+        keys = key_columns(element.batch, self._key)
+        slots = self._table.slots_of(keys)
+        order = stable_order(slots)
+        slots = slots[order]
+        is_first = np.ones(len(slots), np.bool_)
+        is_first[1:] = slots[1:] != slots[:-1]
+        starts = np.flatnonzero(is_first)
+        offsets = np.append(starts, len(slots))
+        rows = element.take(order)
+        context = self._context(keys.take(order[starts]), slots[starts], offsets, rows.timestamps)
+        self._give(self._function.process_batch, rows.batch, context)
+
+    def process_watermark(self, timestamp: int) -> None:
+        """Call the function for the timers that are due, then give the watermark on."""
+        import numpy as np
+
+        self._watermark = timestamp
+        for slots, times in self._timers.rounds_to(timestamp):
+            keys = self._table.keys_at(slots)
+            context = self._context(keys, slots, np.arange(len(slots) + 1), times)
+            self._give(self._function.on_timer, keys, context)
+        self.emit_watermark(timestamp)
+
+    def _context(
+        self, keys: pa.RecordBatch, slots: np.ndarray, offsets: np.ndarray, times: np.ndarray | None
+    ) -> KeyedBatchContext:
+        return KeyedBatchContext(self._table, self._timers, keys, slots, offsets, times, self._watermark)
+
+    # ---- results
+
+    def _give(self, method: Any, batch: pa.RecordBatch, context: KeyedBatchContext) -> None:
+        """Emit what a method of the function makes of a batch; what it raises is said to be its own."""
+        latest = NO_TIMESTAMP if context.timestamps is None else int(context.timestamps.max())
+        results = self._results_of(method, batch, context, latest)
+        while True:
+            try:
+                result = next(results, None)
+            except Exception:
+                self.note_failure(batch)
+                raise
+            if result is None:
+                break
+            tag, element = result
+            if tag is None:
+                self.emit(element)
+            elif len(element):
+                self.output.collect_side(tag.tag_id, element, element.latest)
+        context.end()
+
+    def _results_of(
+        self, method: Any, batch: pa.RecordBatch, context: KeyedBatchContext, latest: int
+    ) -> Iterator[tuple[OutputTag | None, ColumnBatch]]:
+        import numpy as np
+
+        name = f"{method.__name__}()"
+        for tag, given in _each_result(method(batch, context), name):
+            for rows in record_batches(given):
+                times: np.ndarray | None = None
+                if self._timestamp_column is not None:
+                    times, rows = self._taken_apart(rows, name)
+                elif latest != NO_TIMESTAMP:
+                    times = np.full(rows.num_rows, latest)
+                yield tag, ColumnBatch(rows if tag is not None else self._declared(rows, name), times)
+
+    def _taken_apart(self, rows: pa.RecordBatch, name: str) -> tuple[np.ndarray, pa.RecordBatch]:
+        """Return the timestamps of rows, and what else they have."""
+        column = str(self._timestamp_column)
+        if rows.schema.get_field_index(column) < 0:
+            raise ValueError(
+                f"{name} gave a batch without the column {column!r}, in which the timestamps of its rows are to be; "
+                f"there are {', '.join(rows.schema.names) or 'none'}"
+            )
+        return milliseconds_in(rows.column(column), column), rows.drop_columns([column])
+
+    def _declared(self, rows: pa.RecordBatch, name: str) -> pa.RecordBatch:
+        """Return rows with the columns that were declared."""
+        import pyarrow as pa
+
+        schema = self._schema
+        if schema is None or rows.schema.equals(schema):
+            return rows
+        if sorted(rows.schema.names) != sorted(schema.names):
+            raise ValueError(
+                f"{name} gave a batch with the columns {', '.join(rows.schema.names) or '(none)'}, and output_type has "
+                f"{', '.join(schema.names)}"
+            )
+        columns = [
+            column_as(
+                rows.column(each.name), each.type, each.name, f"is {each.type} in output_type", "give it that type"
+            )
+            for each in schema
+        ]
+        return pa.record_batch(columns, schema=schema)
+
+
+def _each_result(results: Any, name: str) -> Iterator[tuple[OutputTag | None, Any]]:
+    """Yield the batches that a function gave, each with the side output that it goes to."""
+    if results is None:
+        return
+    is_one = is_result(results) or _is_tagged(results)
+    if not is_one and (not hasattr(results, "__iter__") or isinstance(results, (dict, str, bytes))):
+        raise _no_batch(results, name)
+    each_of: Iterable[Any] = (results,) if is_one else results
+    for result in each_of:
+        tag, batch = result if _is_tagged(result) else (None, result)
+        if not is_result(batch):
+            raise _no_batch(batch, name)
+        yield tag, batch
+
+
+def _is_tagged(result: Any) -> bool:
+    return isinstance(result, tuple) and len(result) == 2 and isinstance(result[0], OutputTag)
+
+
+def _no_batch(result: Any, name: str) -> TypeError:
+    return TypeError(
+        f"{name} gives a batch, an iterable of batches or None; a batch is a pyarrow RecordBatch or Table, a DataFrame "
+        "of polars or pandas, a dict of arrays, or a structured array of numpy; `tag, batch` is for a side output; got "
+        f"{type(result).__module__}.{type(result).__qualname__}, {result!r:.80}"
+    )
