@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,10 +11,13 @@ from flinkbuf.common import Configuration
 from flinkbuf.datastream import StreamExecutionEnvironment
 from flinkbuf.demo import stream
 from flinkbuf.demo.stream_kill import run_and_kill
-from flinkbuf.demo.stream_report import StreamOutcome
+from flinkbuf.demo.stream_report import ColumnOutcome, StreamOutcome
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+
+EPOCH, MILLISECOND = datetime(1970, 1, 1), timedelta(milliseconds=1)
 
 
 def departures(spark: SparkSession, csv: Path, schema: str, cores: int, rows: int | None = None) -> DataFrame:
@@ -37,7 +41,7 @@ def departures(spark: SparkSession, csv: Path, schema: str, cores: int, rows: in
 
 
 def run_stream(flights: DataFrame, cores: int) -> StreamOutcome:
-    """Run the stream on Spark, once more with a worker that is killed, and the same in plain Python."""
+    """Run the stream on Spark, its hours over columns, all with a worker that is killed, and in plain Python."""
     count = flights.count()  # and into Spark's cache: reading CSV is not what is measured
     on_spark = Configuration().set_string("execution.target", "spark")
     environment = StreamExecutionEnvironment.get_execution_environment(on_spark).set_parallelism(cores)
@@ -45,6 +49,19 @@ def run_stream(flights: DataFrame, cores: int) -> StreamOutcome:
     records = stream.results_of(environment.from_data_frame(flights)).execute_and_collect("a year of flights")
     results: list[Any] = [tuple(record) for record in records]
     seconds = time.perf_counter() - started
+    columns = run_columns(flights, cores, results)
     kill = run_and_kill(flights, cores, results)
     expected = list(stream.follow(tuple(row) for row in flights.collect()))
-    return StreamOutcome(results, count, seconds, sorted(results) == sorted(expected), kill)
+    return StreamOutcome(results, count, seconds, sorted(results) == sorted(expected), columns, kill)
+
+
+def run_columns(flights: DataFrame, cores: int, results: list[Any]) -> ColumnOutcome:
+    """Find the hours over columns, and compare them with those of the stream of records."""
+    on_spark = Configuration().set_string("execution.target", "spark")
+    environment = StreamExecutionEnvironment.get_execution_environment(on_spark).set_parallelism(cores)
+    started = time.perf_counter()
+    with stream.hours_of(environment.from_data_frame(flights).as_columns()).execute_and_collect() as rows:
+        hours = [(row.origin, (row.start - EPOCH) // MILLISECOND, row.departures, row.delay) for row in rows]
+    seconds = time.perf_counter() - started
+    expected = [(name, at, number, value) for kind, name, at, number, value, _ in results if kind == stream.HOUR]
+    return ColumnOutcome(seconds, sorted(hours) == sorted(expected))

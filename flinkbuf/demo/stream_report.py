@@ -28,6 +28,14 @@ MS_PER_DAY = 86_400_000
 
 
 @dataclass
+class ColumnOutcome:
+    """What the hours took over columns, and whether they are those of the records."""
+
+    seconds: float
+    is_equal: bool
+
+
+@dataclass
 class StreamOutcome:
     """The results of the stream, and what they took.
 
@@ -40,14 +48,17 @@ class StreamOutcome:
         From the first record asked of Spark to the last result.
     is_equal : bool
         Whether plain Python found the same.
+    columns : ColumnOutcome
+        What came of the hours over columns.
     kill : KillOutcome
-        What came of a second run, in which a worker was killed.
+        What came of another run, in which a worker was killed.
     """
 
     results: list[Any]
     flights: int
     seconds: float
     is_equal: bool
+    columns: ColumnOutcome
     kill: KillOutcome
 
     def of_kind(self, kind: str) -> list[Any]:
@@ -67,6 +78,7 @@ def print_stream_report(console: Console, outcome: StreamOutcome) -> None:
         f" in {outcome.seconds:.1f} s ({outcome.flights / outcome.seconds / 1000:,.0f} thousand a second)\n"
     )
     _print_hours(console, outcome.of_kind(HOUR))
+    _print_columns(console, outcome.columns, outcome.flights)
     _print_impossible(console, outcome.of_kind(IMPOSSIBLE))
     counts = Counter(result[0] for result in outcome.results)
     if outcome.is_equal:
@@ -77,6 +89,16 @@ def print_stream_report(console: Console, outcome: StreamOutcome) -> None:
     else:
         console.print("[bold red]A plain loop found something else: this is a bug in flinkbuf.[/]\n")
     _print_kill(console, outcome.kill, len(outcome.results))
+
+
+def _print_columns(console: Console, columns: ColumnOutcome, flights: int) -> None:
+    rate = (
+        f"{columns.seconds:.1f} s, {flights / columns.seconds / 1000:,.0f} thousand flights a second with Spark's stage"
+    )
+    if columns.is_equal:
+        console.print(f"Over [bold]columns[/], without an object for a flight: [green]the same hours[/] in {rate}.\n")
+    else:
+        console.print(f"[bold red]Over columns other hours came out ({rate}): this is a bug in flinkbuf.[/]\n")
 
 
 def _print_kill(console: Console, kill: KillOutcome, results: int) -> None:
