@@ -179,6 +179,8 @@ static int make_slot_room(struct fb_slot_table* self, uint32_t count) {
   self->older = self->index;
   self->index = larger;
   self->moved = 0;
+  /* Before the first rows, too: the older index may be so small that they would fill it to the last entry. */
+  if (self->older.entries != NULL) move_entries(self, (size_t)MOVED_PER_ROW * count);
   return FB_OK;
 }
 

@@ -103,6 +103,16 @@ def test_numbers_at_any_distance_are_found_again_while_the_table_grows(step):
     assert len(keys) == len(expected)
 
 
+@pytest.mark.parametrize("count", [600, 641, 1024, 1198, 1280, 2047, 2560, 5000, 5120])
+def test_a_small_table_takes_any_number_of_new_keys_at_once(count):
+    """An index has room for 5/8 of its entries: 640, 1,280 and so on."""
+    numbers = np.arange(count + 4_000)
+    keys = KeySlots(pa.schema([("key", pa.int64())]))
+    for part in (numbers[:count], numbers[count:], numbers):
+        slots, _ = keys.find_or_add(pa.record_batch({"key": part}))
+        assert (slots == part).all()
+
+
 def test_texts_that_differ_in_one_place_are_told_apart():
     words = [
         ("x" * at + letter + "x" * (size - at - 1)) for size in range(1, 60) for at in range(size) for letter in "yz"
