@@ -121,14 +121,23 @@ class PageWriter:
 
 
 class PageReader:
-    """Makes elements of pages; one for each reader, which knows the schemas that it has seen."""
+    """Makes elements of pages; one for each reader, which knows the schemas that it has seen.
+
+    Attributes
+    ----------
+    row_count : int
+        Of the elements that `element_of` gave.
+    """
 
     def __init__(self) -> None:
+        self.row_count = 0
         self._schemas: dict[bytes, pa.Schema] = {}
 
     def element_of(self, value: ColumnBatch | bytes) -> ColumnBatch:
         """Return an element that came by reference as it is, and the one of a page."""
-        return value if isinstance(value, ColumnBatch) else self.read(value)
+        element = value if isinstance(value, ColumnBatch) else self.read(value)
+        self.row_count += element.batch.num_rows
+        return element
 
     def read(self, page: bytes) -> ColumnBatch:
         """Return the element of a page, over the same memory.

@@ -15,7 +15,16 @@ from page_server import page_server, with_answers
 from flinkbuf.commands import top as top_command
 from flinkbuf.commands.cli import main
 from flinkbuf.runtime.picture.job_picture import PictureMaker
-from flinkbuf.runtime.picture.top_view import MANAGERS_MAX, TASKS_MAX, bar, cells_of, rich_of, text_of, view_of
+from flinkbuf.runtime.picture.top_view import (
+    MANAGERS_MAX,
+    TASKS_MAX,
+    bar,
+    cells_of,
+    ended_view_of,
+    rich_of,
+    text_of,
+    view_of,
+)
 from flinkbuf.web.served_job import ServedJob
 from flinkbuf.web.server import JobServer
 
@@ -55,6 +64,25 @@ def test_who_is_held_back_is_seen_in_80_columns():
     (line,) = [line for line in text.splitlines() if line.startswith("join: CoProcess")]
     assert line.split()[:3] == ["join:", "CoProcess", "2"] and "220/s" in line and "86 %" in line
     assert "212.0 MiB of 1.0 GiB" in text or "212 MiB of 1.0 GiB" in text
+
+
+def of_columns():
+    made = picture()
+    window = made["vertices"][2]
+    window["rates"] |= {"records_in": 500.0, "rows_in": 4_096_000.0, "rows_out": 0.0}
+    window["totals"] |= {"records_in": 1_000, "rows_in": 8_192_000, "rows_out": 0}
+    (operator,) = window["operators"]
+    window["operators"] = [operator | {"records_in": 1_000, "rows_in": 8_192_000, "rows_out": None}]
+    return made
+
+
+def test_batches_of_columns_are_told_with_their_rows():
+    text = text_of(view_of(with_answers(of_columns())))
+    (line,) = [line for line in text.splitlines() if line.startswith("by airport")]
+    assert "4.1 M rows/s (500 × 8.2 k)" in line and "24.0 k/s" in line
+    text = text_of(ended_view_of(with_answers(of_columns())))
+    (line,) = [line for line in text.splitlines() if line.startswith("by airport")]
+    assert "8,192,000 rows in 1,000 batches" in line and "13,653" in line, "rows a second"
 
 
 def test_a_failure_is_named_in_a_line():

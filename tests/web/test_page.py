@@ -172,6 +172,27 @@ def test_it_is_used_by_keys_and_keeps_its_place_when_a_picture_comes(open_page):
     assert page.run("document.querySelector('.box[aria-pressed=true]').dataset.vertex") == f"{5:032x}"
 
 
+def test_batches_of_columns_are_told_with_their_rows(open_page):
+    made = picture()
+    sink = made["vertices"][5]
+    sink["rates"] |= {"records_in": 500.0, "rows_in": 4_096_000.0}
+    sink["totals"] |= {"records_in": 1_000, "rows_in": 8_192_000}
+    sink["history"]["rows_in"] = [4_096_000.0] * 120
+    sink["operators"] = [
+        {"operator_id": "ab", "name": "AsRecords", "records_in": 1_000, "rows_in": 8_192_000, "records_out": 8_192_000},
+        {"operator_id": "cd", "name": "Sink", "records_in": 8_192_000, "records_out": 0},
+    ]
+    page, _ = open_page(made, wait="#subtasks")
+    box = f"document.querySelector('.box[data-vertex=\"{5:032x}\"]')"
+    assert "4.1 M rows/s in" in page.run(f"{box}.innerText")
+    page.run(f"{box}.click()")
+    page.wait_for("document.querySelector('#task-title').innerText === 'Sink: results'")
+    facts = page.text("#task .facts")
+    for wanted in ("8,192,000 rows", "4.1 M/s", "1,000", "500/s · 8,192 rows each now"):
+        assert wanted in facts, facts
+    assert "Rows in" in page.text("#task .charts") and "Rows in" in page.text("#task table.narrow")
+
+
 def test_who_listens_is_told_all_that_is_shown(open_page):
     page, _ = open_page(held_back(), wait="#subtasks")
     told = page.accessible()

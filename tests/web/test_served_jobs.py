@@ -8,10 +8,12 @@ import sys
 import threading
 from urllib.parse import urlsplit
 
+import pyarrow.compute as pc
 import pytest
 
 from flinkbuf.common import Configuration, WatermarkStrategy
 from flinkbuf.datastream import MapFunction, StreamExecutionEnvironment
+from flinkbuf.datastream.columns import sum_
 from flinkbuf.datastream.connectors.data_gen import DataGeneratorSource
 from flinkbuf.runtime.protocol.failure import JobCanceledError
 from flinkbuf.runtime.protocol.job_status import JobStatus
@@ -116,6 +118,40 @@ def test_a_running_job_is_looked_at_and_cancelled(gate, capfd):
     assert job.get_job_status().result() is JobStatus.CANCELED
     page = client.ask("GET", f"{path}/picture")[1]
     assert (page["state"], page["can-command"]) == ("CANCELED", False)
+
+
+@pytest.mark.parametrize("parallelism", [1, 2])
+def test_rows_of_columns_are_told_beside_their_batches(parallelism, capfd):
+    """Whoever takes them, in the same task or in another one, they count once."""
+    env = environment().set_parallelism(parallelism)
+    numbers = env.from_collection([(number % 3, number) for number in range(100)])
+    high = numbers.as_columns("k bigint, n bigint", max_rows=10)
+    high = high.filter(lambda batch: pc.greater(batch["n"], 39)).name("High")
+    high.key_by("k").aggregate(n=sum_("n")).as_records().filter(lambda record: False).print()
+    high.select("n").as_records().filter(lambda record: False).print()
+    job = env.execute_async("numbers")
+    client = Client(link_of(capfd))
+    job.get_job_execution_result().result()
+    page = client.ask("GET", f"/jobs/{client.job_id}/picture")[1]
+    operators = {each["name"]: each for vertex in page["vertices"] for each in vertex["operators"]}
+    flows = {
+        name: [operators[name][key] for key in ("records_in", "rows_in", "records_out", "rows_out")]
+        for name in ("AsColumns", "High", "Aggregate")
+    }
+    assert flows["AsColumns"] == [100, None, 10, 100] and flows["High"] == [10, 100, 6, 60]
+    assert flows["Aggregate"][1] == 60 and flows["Aggregate"][3] >= 18
+    totals = dict.fromkeys(("rows_in", "rows_out"), 0)
+    for vertex in page["vertices"]:
+        for name in totals:
+            totals[name] += vertex["totals"][name]
+            assert len(vertex["history"][name]) == len(vertex["history"]["time"])
+    assert totals == {"rows_in": 60, "rows_out": 60}, "of what tasks sent each other"
+    (aggregate,) = [each["id"] for each in page["vertices"] if "Aggregate" in each["name"]]
+    asked = f"/jobs/{client.job_id}/vertices/{aggregate}/metrics?get=0.numRowsIn,0.Aggregate.numRowsIn"
+    told = client.ask("GET", asked)[1]
+    assert len({each["value"] for each in told}) == 1 and len(told) == 2
+    if parallelism == 1:
+        assert told[0]["value"] == "60"
 
 
 def test_stop_with_a_savepoint(gate, capfd, tmp_path):

@@ -30,4 +30,6 @@ class AsColumnsOperator(GatheringOperator):
 
 @final
 class AsRecordsOperator(StreamOperator):
+    rows_in: int
+
     def __init__(self, call: Callable[[Any], Iterable[tuple[ArrowBatch, Any, TypeCodec]]]) -> None: ...

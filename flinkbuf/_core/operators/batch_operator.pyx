@@ -242,11 +242,17 @@ cdef class AsRecordsOperator(StreamOperator):
     Parameters
     ----------
     call : callable
-        Takes the element of a column stream; gives triples (ArrowBatch, timestamps of its rows, TypeCodec).
+        Takes the element of a column stream; gives triples (ArrowBatch, timestamps of its rows, TypeCodec). Its
+        `rows_in` says how many rows it was given.
     """
 
     def __init__(self, call):
         self.call, self.rows = call, BatchRows()
+
+    @property
+    def rows_in(self):
+        """How many rows came."""
+        return self.call.rows_in
 
     cpdef process_element(self, object value, int64_t timestamp):
         self.value_in_hand = value

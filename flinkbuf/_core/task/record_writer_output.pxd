@@ -1,4 +1,5 @@
 cimport cython
+from libc.stdint cimport int64_t
 
 from flinkbuf._core.task.operator_chain cimport EdgeOutput, OperatorCounters
 from flinkbuf._core.flow.record_writer cimport RecordWriter
@@ -13,6 +14,7 @@ cdef class RecordWriterOutput(EdgeOutput):
 @cython.final
 cdef class PageOutput(RecordWriterOutput):
     cdef object pages_of
+    cdef readonly int64_t row_count     # of all elements
 
 
 @cython.final

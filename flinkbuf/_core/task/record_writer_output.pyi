@@ -18,6 +18,8 @@ class RecordWriterOutput(EdgeOutput):
 
 @final
 class PageOutput(RecordWriterOutput):
+    row_count: int
+
     def __init__(
         self,
         counters: OperatorCounters,

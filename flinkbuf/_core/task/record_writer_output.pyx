@@ -73,6 +73,7 @@ cdef class PageOutput(RecordWriterOutput):
     cdef int push(self, object value, int64_t timestamp) except -1:
         self.value_in_hand = value
         self.is_writing = True
+        self.row_count += len(value)
         for channel, page in self.pages_of(value):
             if channel is None:
                 self.writer.emit_element(page, timestamp)

@@ -41,6 +41,7 @@ _IO_METRICS: Final = {
     "read-records": "records_in",
     "write-records": "records_out",
 }
+_OPERATOR_COUNTS: Final = ("records_in", "records_out", "rows_in", "rows_out")
 _TIMES: Final = {
     "accumulated-backpressured-time": "back_pressured_ms",
     "accumulated-idle-time": "idle_ms",
@@ -213,17 +214,20 @@ def io_metrics(executions: list[AttemptPicture]) -> Json:
 
 
 def operators_json(vertex: VertexPicture) -> list[Json]:
-    """Return records in and out of each operator of a chain, over all subtasks; in Flink these are metrics only."""
+    """Return records in and out of each operator of a chain, over all subtasks; in Flink these are metrics only.
+
+    Rows are told apart from records where these are batches of columns, else they are null.
+    """
     sums: dict[str, Counter[str]] = {operator.id: Counter() for operator in vertex.plan.operators}
     for subtask in vertex.subtasks:
         for reported in subtask.current.metrics.get("operators", ()):
             if reported.get("operator_id") in sums:
                 sums[reported["operator_id"]].update(
-                    {key: reported.get(key, 0) for key in ("records_in", "records_out")}
+                    {key: count for key in _OPERATOR_COUNTS if (count := reported.get(key)) is not None}
                 )
     return [
         {"operator_id": operator.id, "name": operator.name}
-        | {key: sums[operator.id][key] if sums[operator.id] else None for key in ("records_in", "records_out")}
+        | {key: sums[operator.id].get(key) for key in _OPERATOR_COUNTS}
         for operator in vertex.plan.operators
     ]
 

@@ -26,7 +26,7 @@ from flinkbuf.runtime.scheduler.manager import Manager
 PICTURE_INTERVAL_MS: Final = 1_000
 HISTORY_LENGTH: Final = 120  # samples of a vertex's rates
 LOST_MANAGERS: Final = 16  # that are remembered
-RATES: Final = ("records_in", "records_out", "bytes_in", "bytes_out")
+RATES: Final = ("records_in", "records_out", "bytes_in", "bytes_out", "rows_in", "rows_out")
 TIMES: Final = ("busy_ms", "idle_ms", "back_pressured_ms")
 TOTALS: Final = (*RATES, "buffers_in", "buffers_out", "queued_in", "queued_out", *TIMES)
 _END_OF_TIME: Final = 2**62  # the watermark of a subtask that has seen all input, or none
@@ -144,6 +144,8 @@ class RateSample:
     time_ms: int
     records_in: float
     records_out: float
+    rows_in: float
+    rows_out: float
     busy: float
     back_pressured: float
     watermark_lag_ms: int | None
@@ -321,7 +323,16 @@ class PictureMaker:
         if not album.samples or now_ms - album.samples[-1].time_ms >= PICTURE_INTERVAL_MS // 2:
             rates, shares = made.rates, made.shares
             album.samples.append(
-                RateSample(now_ms, rates["records_in"], rates["records_out"], shares[0], shares[2], lag_ms)
+                RateSample(
+                    now_ms,
+                    rates["records_in"],
+                    rates["records_out"],
+                    rates["rows_in"],
+                    rates["rows_out"],
+                    shares[0],
+                    shares[2],
+                    lag_ms,
+                )
             )
         return replace(made, samples=tuple(album.samples))
 

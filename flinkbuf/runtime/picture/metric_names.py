@@ -36,7 +36,14 @@ _TASK_NUMBERS: Final = {
     "Shuffle.Netty.Output.Buffers.outputQueueLength": "queued_out",
     "Shuffle.Netty.Output.Buffers.outPoolUsage": "out_pool_usage",
 }
-_RATE_NAMES: Final = ("numRecordsInPerSecond", "numRecordsOutPerSecond", "numBytesInPerSecond", "numBytesOutPerSecond")
+_RATE_NAMES: Final = (
+    "numRecordsInPerSecond",
+    "numRecordsOutPerSecond",
+    "numBytesInPerSecond",
+    "numBytesOutPerSecond",
+    "numRowsInPerSecond",
+    "numRowsOutPerSecond",
+)
 _SHARE_NAMES: Final = ("busyTimeMsPerSecond", "idleTimeMsPerSecond", "backPressuredTimeMsPerSecond")
 _NS_PER_MS: Final = 1_000_000
 _CHECKPOINT_TIMES: Final = {  # in nanoseconds, as Flink has them
@@ -49,6 +56,7 @@ _OPERATOR_NUMBERS: Final = {
     "currentInputWatermark": "input_watermark",
     "currentOutputWatermark": "output_watermark",
 }
+_ROW_NUMBERS: Final = {"numRowsIn": "rows_in", "numRowsOut": "rows_out"}  # where records are batches of columns
 _MANAGER_NUMBERS: Final = {
     "Status.Process.CPU.Load": "cpu_share",
     "Status.Process.Memory.Resident": "resident_bytes",
@@ -103,7 +111,7 @@ def _own_metrics(attempt: AttemptPicture) -> dict[str, Any]:
     reported = attempt.metrics
     if not reported:
         return {}
-    shown = {name: reported.get(ours) for name, ours in _TASK_NUMBERS.items()}
+    shown = {name: reported.get(ours) for name, ours in (_TASK_NUMBERS | _ROW_NUMBERS).items()}
     shown |= {name: _NS_PER_MS * reported.get(ours, 0) for name, ours in _CHECKPOINT_TIMES.items()}
     shown |= dict(zip(_RATE_NAMES, (round(rate, 3) for rate in attempt.rates), strict=True))
     return shown | dict(zip(_SHARE_NAMES, (round(1000 * share) for share in attempt.shares), strict=True))
@@ -112,6 +120,7 @@ def _own_metrics(attempt: AttemptPicture) -> dict[str, Any]:
 def operator_metrics(reported: Mapping[str, Any]) -> dict[str, Any]:
     """Return what one operator reports: Flink's numbers, latencies, then its function's own."""
     shown = {name: reported.get(ours) for name, ours in _OPERATOR_NUMBERS.items()}
+    shown |= {name: reported[ours] for name, ours in _ROW_NUMBERS.items() if reported.get(ours) is not None}
     for origin, latency in reported.get("latency", {}).items():
         shown[f"latency.{origin}.latency" if origin else "latency"] = latency
     return shown | dict(reported.get("metrics", {}))

@@ -162,6 +162,8 @@ def _history(samples: Sequence[RateSample]) -> Json:
         "time": [each.time_ms for each in samples],
         "records_in": [round(each.records_in, 1) for each in samples],
         "records_out": [round(each.records_out, 1) for each in samples],
+        "rows_in": [round(each.rows_in, 1) for each in samples],
+        "rows_out": [round(each.rows_out, 1) for each in samples],
         "busy": [each.busy for each in samples],
         "back_pressured": [each.back_pressured for each in samples],
         "watermark_lag": [each.watermark_lag_ms for each in samples],

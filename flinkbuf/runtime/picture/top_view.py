@@ -42,6 +42,7 @@ _MANAGERS: Final = ("Task manager", "Heard", "Tasks", "In", "Out", "Processor", 
 # What goes first where it does not fit: the worst subtask and event time stand in the answers, too.
 _TASKS_SPARE: Final = ("Event time", "Worst", "State", "Subtasks", "Out")
 _OPERATORS_SPARE: Final = ("Event time", "Subtasks", "Out/s", "In/s", "Held back")
+_COUNTS: Final = ("records_in", "records_out", "rows_in", "rows_out")
 _MANAGERS_SPARE: Final = ("Out", "In", "Buffers", "Tasks", "Processor", "Heard")
 
 
@@ -154,13 +155,18 @@ def _operators(vertex: Picture, duration_ms: int) -> list[tuple[str, ...]]:
     whole = [percent(min(1.0, totals[name] / lasted_ms)) for name in ("busy_ms", "back_pressured_ms")]
     whole.append(event_time_text(vertex["watermark"]["lowest"]))
     rows = []
-    itself = {"name": vertex["name"], "records_in": totals["records_in"], "records_out": totals["records_out"]}
+    itself = {"name": vertex["name"], **{key: totals.get(key) for key in _COUNTS}}
     for place, operator in enumerate(vertex["operators"] or [itself]):
         name = printable_line(operator["name"])
         cells = []
-        for count, end in ((operator["records_in"], "Source: "), (operator["records_out"], "Sink: ")):
-            is_known = count is not None and not name.startswith(end)
-            cells += [f"{count:,}", f"{count * 1000 / duration_ms:,.0f}"] if is_known else [NOTHING, NOTHING]
+        for way, end in (("in", "Source: "), ("out", "Sink: ")):
+            count, row_count = operator[f"records_{way}"], operator.get(f"rows_{way}")
+            if count is None or name.startswith(end):
+                cells += [NOTHING, NOTHING]
+            else:
+                several = "batch" if count == 1 else "batches"
+                cells.append(f"{row_count:,} rows in {count:,} {several}" if row_count else f"{count:,}")
+                cells.append(f"{(row_count or count) * 1000 / duration_ms:,.0f}")
         indent, rest = ("  ", [NOTHING] * 3) if place else ("", whole)
         rows.append((cut(indent + name, NAME_WIDTH), f"{vertex['parallelism']:,}", *cells, *rest))
     return rows
@@ -201,13 +207,21 @@ def _task(vertex: Picture, length: int) -> tuple[str, ...]:
         cut(name, NAME_WIDTH),
         f"{vertex['parallelism']:,}",
         vertex["status"].lower(),
-        f"{count_text(rates['records_in'])}/s",
-        f"{count_text(rates['records_out'])}/s",
+        _flow(rates, "in"),
+        _flow(rates, "out"),
         bar(vertex["busy"], length),
         bar(vertex["back_pressured"], length),
         _worst(vertex),
         event_time_text(watermark["lowest"]) + lag,
     )
+
+
+def _flow(rates: Mapping[str, float], way: str) -> str:
+    """Return how much comes or goes in a second: records; or rows, and how many batches of how many they are."""
+    count, rows = rates[f"records_{way}"], rates.get(f"rows_{way}", 0)
+    if not rows or not count:
+        return f"{count_text(count)}/s"
+    return f"{count_text(rows)} rows/s ({count_text(count)} × {count_text(rows / count)})"
 
 
 def _worst(vertex: Picture) -> str:

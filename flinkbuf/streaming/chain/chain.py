@@ -111,6 +111,10 @@ class OperatorChain:
         """Return the operators that were made, head first."""
         return [self._made[index] for index in sorted(self._made)]
 
+    def operator_at(self, index: int) -> ChainedOperator:
+        """Return an operator that was made, by its place."""
+        return self._made[index]
+
     @property
     def head(self) -> ChainedOperator:
         """Return the operator that is given the task's input, or makes it."""

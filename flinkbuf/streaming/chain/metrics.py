@@ -59,6 +59,8 @@ class TaskMetrics:
 
     Attributes
     ----------
+    rows_in, rows_out : int
+        Of the records that are batches of columns; 0: none is.
     watermark : int or None
         How far event time has come: the lowest of what its inputs gave it, or what its source has sent.
     queued_in, queued_out : int
@@ -76,6 +78,8 @@ class TaskMetrics:
 
     records_in: int = 0
     records_out: int = 0
+    rows_in: int = 0
+    rows_out: int = 0
     busy_ms: int = 0
     idle_ms: int = 0
     back_pressured_ms: int = 0

@@ -185,6 +185,11 @@ class ColumnJoinOperator(MultipleInputOperator):
         super().initialize_state(snapshot)
         self.context.keyed_state.keep_columns(self, len(self._plan.keys[LEFT]))
 
+    @property
+    def rows_in(self) -> int:
+        """Return how many rows came from both sides."""
+        return sum(pages.row_count for pages in self._pages)
+
     def process_input_element(self, index: int, value: Any, timestamp: int) -> None:
         """Take an element of a side, or the page of one."""
         element = self._pages[index].element_of(value)

@@ -34,6 +34,11 @@ class ColumnOperator(StreamOperator):
     def __init__(self) -> None:
         self._pages = PageReader()
 
+    @property
+    def rows_in(self) -> int:
+        """Return how many rows came; for any thread, as its records are batches."""
+        return self._pages.row_count
+
     def process_element(self, value: Any, timestamp: int) -> None:
         """Take an element, or the page of one."""
         self.process_batch(self._pages.element_of(value))
@@ -166,6 +171,10 @@ class _Rows:
         self._codecs: dict[Any, TypeCodec] = {}
         self._pages = PageReader()
 
+    @property
+    def rows_in(self) -> int:
+        return self._pages.row_count
+
     def __call__(self, value: Any) -> Iterator[tuple[ArrowBatch, np.ndarray | None, TypeCodec]]:
         element = self._pages.element_of(value)
         batch = without_dictionaries(element.batch)
@@ -193,6 +202,11 @@ class ColumnTimestampsOperator(TimestampsAndWatermarksOperator):
         super().__init__(copy(strategy).with_timestamp_assigner(_LatestTimestamp()))
         self._column = column
         self._pages = PageReader()
+
+    @property
+    def rows_in(self) -> int:
+        """Return how many rows came."""
+        return self._pages.row_count
 
     def process_element(self, value: Any, timestamp: int) -> None:
         """Give the rows of an element, or of a page, their timestamps."""

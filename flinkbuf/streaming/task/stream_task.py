@@ -53,7 +53,13 @@ from flinkbuf.streaming.task.input_processor import (
 from flinkbuf.streaming.task.sorting_inputs import InputSorting
 from flinkbuf.streaming.task.subtask_checkpoints import SubtaskCheckpoints, TaskProgress
 from flinkbuf.streaming.task.task_events import EndOfDataReached, TaskEvent
-from flinkbuf.streaming.task.task_figures import input_figures, operator_figures, output_figures, watermark_of
+from flinkbuf.streaming.task.task_figures import (
+    input_figures,
+    operator_figures,
+    output_figures,
+    row_figures,
+    watermark_of,
+)
 from flinkbuf.streaming.task.task_inputs import TaskInputs
 from flinkbuf.streaming.task.task_outputs import aligned_partitions, make_writers
 from flinkbuf.streaming.time.clock import Clock
@@ -443,6 +449,7 @@ class StreamTask:
         return TaskMetrics(
             records_in=counters.records_in,
             records_out=counters.records_out,
+            **row_figures(self.chain),
             busy_ms=times.total_ms(BUSY),
             idle_ms=times.total_ms(IDLE),
             back_pressured_ms=times.total_ms(BACK_PRESSURED),

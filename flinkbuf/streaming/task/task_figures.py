@@ -12,6 +12,7 @@ from contextlib import suppress
 from itertools import islice
 from typing import Any
 
+from flinkbuf._core.task.record_writer_output import PageOutput
 from flinkbuf.metrics import HistogramStatistics, MetricGroup, read_metric
 from flinkbuf.network.input_gate import InputGate
 from flinkbuf.network.partition import ResultPartition
@@ -79,16 +80,49 @@ def watermark_of(chain: OperatorChain, input_watermarks: Sequence[int]) -> int |
 
 def operator_figures(chain: OperatorChain) -> tuple[dict[str, Any], ...]:
     """Return what each operator counts, and the metrics that its function registered."""
-    return tuple(_of_operator(made) for made in chain.operators)
+    return tuple(_of_operator(made, chain) for made in chain.operators)
 
 
-def _of_operator(made: ChainedOperator) -> dict[str, Any]:
+def row_figures(chain: OperatorChain) -> dict[str, int]:
+    """Return how many rows came into a task, and left it, in batches of columns."""
+    head = chain.made_head
+    rows_in = 0 if head is None else _rows_in(head)
+    return {
+        "rows_in": rows_in or 0,
+        "rows_out": sum(sum(_rows_written(made).values()) for made in chain.operators),
+    }
+
+
+def _rows_in(made: ChainedOperator) -> int | None:
+    """Return how many rows an operator was given in batches; None: its records are none."""
+    count: int | None = getattr(made.operator, "rows_in", None)
+    return count
+
+
+def _rows_written(made: ChainedOperator) -> dict[str | None, int]:
+    """Return how many rows an operator has given to other tasks, by side output; each once, however many take it."""
+    return {edge.tag: edge.row_count for edge in made.edges if isinstance(edge, PageOutput)}
+
+
+def _rows_out(made: ChainedOperator, chain: OperatorChain) -> int | None:
+    """Return how many rows an operator has given on: what those who take them were given."""
+    rows = _rows_written(made)
+    for edge in made.config.chained_edges:
+        count = _rows_in(chain.operator_at(edge.target))
+        if count is not None:
+            rows[edge.output_tag] = max(count, rows.get(edge.output_tag, 0))
+    return sum(rows.values()) if rows else None
+
+
+def _of_operator(made: ChainedOperator, chain: OperatorChain) -> dict[str, Any]:
     context, counters = made.context, made.counters
     figures = {
         "operator_id": made.config.operator_id,
         "name": made.config.name,
         "records_in": counters.records_in,
         "records_out": counters.records_out,
+        "rows_in": _rows_in(made),
+        "rows_out": _rows_out(made, chain),
         "input_watermark": _known(counters.input_watermark),
         "output_watermark": _known(counters.output_watermark),
         "metrics": user_metrics(context.metrics),

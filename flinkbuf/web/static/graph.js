@@ -2,7 +2,7 @@
 // chosen is a button.
 
 import { h, s } from "./dom.js";
-import { count, duration, eventTime, isTime, percent, plural, rate } from "./format.js";
+import { count, duration, eventTime, isTime, percent, plural, rate, short } from "./format.js";
 import { BOX, layout } from "./layout.js";
 import { sortableTable, sorted } from "./sorting.js";
 import { busy, heldBack } from "./standing.js";
@@ -78,8 +78,8 @@ const LIST = [
   { key: "task", title: "Task", isDownFirst: false, value: (each) => each.place, cell: (each) => h("button", { type: "button", class: "text", "data-vertex": each.vertex.id, "aria-pressed": String(each.isChosen), title: each.vertex.name, onclick: each.choose }, each.vertex.name) },
   { key: "width", title: "Subtasks", isNumber: true, value: (each) => each.vertex.parallelism, cell: (each) => count(each.vertex.parallelism) },
   { key: "state", title: "State", isDownFirst: false, value: (each) => each.vertex.status, cell: (each) => h("span", { class: `state is-${each.vertex.status.toLowerCase()}` }, each.vertex.status.toLowerCase()) },
-  { key: "in", title: "In", isNumber: true, value: (each) => each.vertex.rates.records_in, cell: (each) => rate(each.vertex.rates.records_in) },
-  { key: "out", title: "Out", isNumber: true, value: (each) => each.vertex.rates.records_out, cell: (each) => rate(each.vertex.rates.records_out) },
+  { key: "in", title: "In", isNumber: true, value: (each) => each.vertex.rates.records_in, cell: (each) => flow(each.vertex.rates, "in") },
+  { key: "out", title: "Out", isNumber: true, value: (each) => each.vertex.rates.records_out, cell: (each) => flow(each.vertex.rates, "out") },
   { key: "load", title: "Busy, held back", value: (each) => Math.max(busy(each.vertex), heldBack(each.vertex)), cell: (each) => h("span", { class: "load" }, meter(each.vertex), h("span", { class: each.trouble }, each.vertex.busiest ? worst(each.vertex) : "")) },
   { key: "lag", title: "Event time behind", isNumber: true, value: (each) => each.vertex.watermark.lag ?? -Infinity, cell: (each) => duration(each.vertex.watermark.lag) },
 ];
@@ -135,10 +135,16 @@ export function meter({ busy: busyShare, back_pressured: heldShare }) {
     h("i", { class: "held", style: `width:${(heldShare * 100).toFixed(1)}%` }));
 }
 
+// Records that are batches of columns are told by their rows.
+function flow(rates, way) {
+  const rows = rates[`rows_${way}`];
+  return rows ? `${short(rows)} rows/s` : rate(rates[`records_${way}`]);
+}
+
 function ratesText({ rates, totals }) {
   const parts = [];
-  if (totals.records_in) parts.push(`${rate(rates.records_in)} in`);
-  if (totals.records_out || !totals.records_in) parts.push(`${rate(rates.records_out)} out`);
+  if (totals.records_in) parts.push(`${flow(rates, "in")} in`);
+  if (totals.records_out || !totals.records_in) parts.push(`${flow(rates, "out")} out`);
   return parts.join(" · ");
 }
 

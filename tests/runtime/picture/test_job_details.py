@@ -116,7 +116,9 @@ def numbers(records_in, busy_ms, idle_ms, held_ms, **more):
 def test_metrics_watermarks_and_back_pressure():
     world = running()
     first, second = world.attempt(1, 0), world.attempt(1, 1)
-    operators = [{"operator_id": "sink", "name": "sink", "records_in": 7, "records_out": 3}]
+    operators = [
+        {"operator_id": "sink", "name": "sink", "records_in": 7, "records_out": 3, "rows_in": 70, "rows_out": None}
+    ]
     heartbeat(world, "m1-0", {first: numbers(10, 100, 900, 0, watermark=None)})
     world.now_ms = 1200
     heartbeat(world, "m1-0", {first: numbers(30, 200, 1200, 600, watermark=55, operators=operators)})
@@ -125,7 +127,8 @@ def test_metrics_watermarks_and_back_pressure():
     assert (sink["metrics"]["read-records"], sink["metrics"]["write-records"]) == (35, 70)
     assert (sink["metrics"]["read-records-complete"], sink["metrics"]["read-bytes-complete"]) == (True, False)
     assert sink["metrics"]["accumulated-busy-time"] == 1160
-    assert sink["operators"] == [{"operator_id": "sink", "name": "sink", "records_in": 14, "records_out": 6}]
+    counts = {"records_in": 14, "records_out": 6, "rows_in": 140, "rows_out": None}
+    assert sink["operators"] == [{"operator_id": "sink", "name": "sink", **counts}]
     assert sink["watermarks"] == [
         {"id": "0.currentInputWatermark", "value": "55"},
         {"id": "1.currentInputWatermark", "value": "70"},

@@ -11,6 +11,8 @@ OPERATOR = {
     "name": "Source: n",
     "records_in": 3,
     "records_out": 4,
+    "rows_in": 30,
+    "rows_out": None,
     "input_watermark": None,
     "output_watermark": 9,
     "metrics": {"seen": 5, "kind.late.lost": 1, "size": {"count": 2, "p99": 7.0}},
@@ -49,6 +51,7 @@ def test_tasks_and_their_operators_have_flinks_names():
     assert (metrics["checkpointAlignmentTime"], metrics["checkpointStartDelayNanos"]) == (5_000_000, 0)
     assert metrics["Shuffle.Netty.Input.Buffers.inPoolUsage"] == 0.5
     assert (metrics["Source__n.numRecordsOut"], metrics["Source__n.seen"]) == (4, 5)
+    assert metrics["Source__n.numRowsIn"] == 30 and "Source__n.numRowsOut" not in metrics
     assert metrics["Source__n.latency.source_id.00.latency"] == {"count": 1, "p99": 2}
     assert task_metrics(made.vertices[1].subtasks[1].current) == {}, "nothing was reported of it"
 
