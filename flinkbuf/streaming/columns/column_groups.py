@@ -122,6 +122,13 @@ class GroupPlan:
         ]
         return pa.record_batch(columns, schema=self.key_schema)
 
+    def keys_in(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return the keys of a batch of a snapshot, which begin it."""
+        import pyarrow as pa
+
+        names = self.key_schema.names
+        return self.keys_as(pa.record_batch(batch.columns[: len(names)], names))
+
 
 def _text_of(key: Iterable[str], aggregates: Iterable[tuple[str, Aggregate]]) -> str:
     """Return names of keys, and names and kinds of aggregates: ``n=count(), total=sum(_) by k``."""
@@ -154,6 +161,97 @@ def schema_of_groups(
     return pa.schema(fields)
 
 
+class GroupKeys:
+    """The slots of keys, and the keys themselves.
+
+    Parameters
+    ----------
+    schema : pyarrow.Schema
+        Of the key columns.
+    """
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self._slots = KeySlots(schema)
+        self._rows = KeptRows(schema)  # under the numbers of their slots
+
+    def __len__(self) -> int:
+        return len(self._slots)
+
+    def slots_of(self, keys: pa.RecordBatch) -> np.ndarray:
+        """Return the slot of each key; one that is new gets the next."""
+        slots, new_rows = self._slots.find_or_add(keys)
+        if len(new_rows):
+            self._rows.add(keys.take(new_rows))
+        return slots
+
+    def at(self, slots: np.ndarray | None = None) -> pa.RecordBatch:
+        """Return the keys in all slots, or in some, in their order."""
+        return self._rows.all() if slots is None else self._rows.take(slots)
+
+
+class GroupAggregates:
+    """An accumulator for each aggregate of a plan, over the same slots.
+
+    Parameters
+    ----------
+    plan : GroupPlan
+    """
+
+    def __init__(self, plan: GroupPlan) -> None:
+        self._plan = plan
+        self._accumulators = [
+            aggregate.accumulator(name, types)
+            for (name, aggregate), types in zip(plan.aggregates, plan.types, strict=True)
+        ]
+
+    def accumulate(self, slots: np.ndarray, slot_count: int, read: Sequence[Sequence[pa.Array]]) -> None:
+        """Take rows: their slots, and the columns that each aggregate reads."""
+        for accumulator, columns in zip(self._accumulators, read, strict=True):
+            accumulator.accumulate(slots, slot_count, *columns)
+
+    def merge(self, slots: np.ndarray, slot_count: int, states: Iterable[Sequence[pa.Array]]) -> None:
+        """Take partial results of each aggregate."""
+        for accumulator, columns in zip(self._accumulators, states, strict=True):
+            accumulator.merge(slots, slot_count, *columns)
+
+    def state(self, slots: np.ndarray | None = None) -> list[Sequence[pa.Array]]:
+        """Return the partial results of each aggregate, of all slots or some."""
+        return [accumulator.state(slots) for accumulator in self._accumulators]
+
+    def results(self, slots: np.ndarray | None = None) -> list[pa.Array]:
+        """Return the result of each aggregate, of all slots or some."""
+        return [accumulator.result(slots) for accumulator in self._accumulators]
+
+    def state_with(self, keys: pa.RecordBatch, slots: np.ndarray | None = None) -> pa.RecordBatch:
+        """Return keys and the partial results in their slots as a snapshot has them, which says what they are."""
+        import pyarrow as pa
+
+        columns, names = list(keys.columns), [f"{_KEY}{name}" for name in keys.schema.names]
+        for (name, _), state in zip(self._plan.aggregates, self.state(slots), strict=True):
+            for number, column in enumerate(state):
+                columns.append(column)
+                names.append(f"{name} {number}")
+        metadata = {
+            _READ: self._plan.read_schema().serialize().to_pybytes(),
+            _COLUMNS: _text_of(keys.schema.names, self._plan.aggregates).encode(),
+        }
+        return pa.record_batch(columns, names, metadata=metadata)
+
+    def states_in(self, batch: pa.RecordBatch) -> list[Sequence[pa.Array]]:
+        """Return the partial results that `state_with` put behind the keys; other columns may follow them.
+
+        Those of another subtask may have had columns of other types first.
+        """
+        states: list[Sequence[pa.Array]] = []
+        position = len(self._plan.key_schema)
+        for (name, _), accumulator in zip(self._plan.aggregates, self._accumulators, strict=True):
+            end = position + len(accumulator.state_types)
+            columns = zip(batch.columns[position:end], accumulator.state_types, strict=True)
+            states.append(tuple(_as_before(column, type_, name) for column, type_ in columns))
+            position = end
+        return states
+
+
 class ColumnGroups:
     """Groups of rows with equal keys, and what the aggregates make of each.
 
@@ -164,15 +262,11 @@ class ColumnGroups:
 
     def __init__(self, plan: GroupPlan) -> None:
         self._plan = plan
-        self._slots = KeySlots(plan.key_schema)
-        self._keys = KeptRows(plan.key_schema)  # under the numbers of their slots
-        self._accumulators = [
-            aggregate.accumulator(name, types)
-            for (name, aggregate), types in zip(plan.aggregates, plan.types, strict=True)
-        ]
+        self._keys = GroupKeys(plan.key_schema)
+        self._aggregates = GroupAggregates(plan)
 
     def __len__(self) -> int:
-        return len(self._slots)
+        return len(self._keys)
 
     def empty(self) -> ColumnGroups:
         """Return groups of the same plan without any."""
@@ -180,22 +274,18 @@ class ColumnGroups:
 
     def slots_of(self, keys: pa.RecordBatch) -> np.ndarray:
         """Return the slot of each key; one that is new gets the next."""
-        slots, new_rows = self._slots.find_or_add(keys)
-        if len(new_rows):
-            self._keys.add(keys.take(new_rows))
-        return slots
+        return self._keys.slots_of(keys)
 
     def add(self, keys: pa.RecordBatch, read: Sequence[Sequence[pa.Array]]) -> np.ndarray:
         """Take rows: their keys, and the columns that each aggregate reads. Returns the slot of each row."""
         slots = self.slots_of(keys)
-        for accumulator, columns in zip(self._accumulators, read, strict=True):
-            accumulator.accumulate(slots, len(self._slots), *columns)
+        self._aggregates.accumulate(slots, len(self), read)
         return slots
 
     def merge(self, other: ColumnGroups) -> None:
         """Take all groups of another one with the same plan."""
         if len(other):
-            self._merge(self.slots_of(other.keys()), [each.state() for each in other._accumulators])
+            self._aggregates.merge(self.slots_of(other.keys()), len(self), other._aggregates.state())
 
     def merge_below(self, other: ColumnGroups, count: int) -> None:
         """Take of another one the groups whose keys have slots below `count` here."""
@@ -205,50 +295,24 @@ class ColumnGroups:
             slots = self.slots_of(other.keys())
             rows = np.flatnonzero(slots < count)
             if len(rows):
-                self._merge(slots[rows], [each.state(rows) for each in other._accumulators])
+                self._aggregates.merge(slots[rows], len(self), other._aggregates.state(rows))
 
     def merge_state(self, batch: pa.RecordBatch) -> None:
-        """Take groups as `state` gives them; those of another subtask may have had columns of other types first."""
-        import pyarrow as pa
-
-        key_names = self._plan.key_schema.names
-        keys = self._plan.keys_as(pa.record_batch(batch.columns[: len(key_names)], key_names))
-        states, position = [], len(key_names)
-        for (name, _), accumulator in zip(self._plan.aggregates, self._accumulators, strict=True):
-            end = position + len(accumulator.state_types)
-            columns = zip(batch.columns[position:end], accumulator.state_types, strict=True)
-            states.append(tuple(_as_before(column, type_, name) for column, type_ in columns))
-            position = end
-        self._merge(self.slots_of(keys), states)
+        """Take groups as `state` gives them."""
+        slots = self.slots_of(self._plan.keys_in(batch))
+        self._aggregates.merge(slots, len(self), self._aggregates.states_in(batch))
 
     def state(self) -> pa.RecordBatch:
         """Return keys and partial results, a row for each group: what `merge_state` takes."""
-        import pyarrow as pa
-
-        keys = self.keys()
-        columns, names = list(keys.columns), [f"{_KEY}{name}" for name in keys.schema.names]
-        for (name, _), accumulator in zip(self._plan.aggregates, self._accumulators, strict=True):
-            for number, column in enumerate(accumulator.state()):
-                columns.append(column)
-                names.append(f"{name} {number}")
-        metadata = {
-            _READ: self._plan.read_schema().serialize().to_pybytes(),
-            _COLUMNS: _text_of(keys.schema.names, self._plan.aggregates).encode(),
-        }
-        return pa.record_batch(columns, names, metadata=metadata)
+        return self._aggregates.state_with(self.keys())
 
     def keys(self) -> pa.RecordBatch:
         """Return the keys of the groups, in the order of their slots."""
-        return self._keys.all()
+        return self._keys.at()
 
     def results(self, slots: np.ndarray | None = None) -> tuple[pa.RecordBatch, list[pa.Array]]:
         """Return keys and results of all groups, or of those in some slots."""
-        keys = self.keys() if slots is None else self._keys.take(slots)
-        return keys, [accumulator.result(slots) for accumulator in self._accumulators]
-
-    def _merge(self, slots: np.ndarray, states: Iterable[Sequence[pa.Array]]) -> None:
-        for accumulator, columns in zip(self._accumulators, states, strict=True):
-            accumulator.merge(slots, len(self._slots), *columns)
+        return self._keys.at(slots), self._aggregates.results(slots)
 
 
 def _as_before(column: pa.Array, type_: pa.DataType, name: str) -> pa.Array:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     import numpy as np
     import pyarrow as pa
 
-STATE_NAME: Final = "window-slices"
+STATE_NAME: Final = "column-windows"
 _NONE_GIVEN: Final = NO_TIMESTAMP
 _SLICE, _GIVEN, _CLEARED = "slice", "given up to", "cleared up to"  # columns of a snapshot behind the keys
 _WINDOWS = b"flinkbuf.windows"  # in the metadata of its schema: the windows whose slices these are
@@ -151,21 +151,95 @@ class WindowResults:
         """Return those that rows are read for."""
         return tuple((name, each) for name, each in self.aggregates if not each.is_of_window)
 
-    def batch_of(self, groups: ColumnGroups, slots: np.ndarray | None, start: int, end: int) -> pa.RecordBatch:
-        """Return the results of a window's groups."""
+    def batch_of(self, keys: pa.RecordBatch, results: Sequence[pa.Array], start: Any, end: Any) -> pa.RecordBatch:
+        """Return what a window gives as a batch, or several windows, each of them a row with its start and its end.
+
+        Parameters
+        ----------
+        keys : pyarrow.RecordBatch
+        results : sequence of pyarrow.Array
+            Of those that are computed.
+        start, end : int or numpy.ndarray of int64
+            Of the window of all rows, or of each; None: of windows that no time ends.
+        """
         import pyarrow as pa
 
-        keys, results = groups.results(slots)
         computed = iter(results)
         columns, names = list(keys.columns), list(keys.schema.names)
         for name, aggregate in self.aggregates:
             if aggregate.is_of_window:
-                time = pa.scalar(start if aggregate.kind == WINDOW_START else end, pa.timestamp("ms"))
-                columns.append(pa.repeat(time, keys.num_rows))
+                time = start if aggregate.kind == WINDOW_START else end
+                if isinstance(time, int):
+                    columns.append(pa.repeat(pa.scalar(time, pa.timestamp("ms")), keys.num_rows))
+                else:
+                    columns.append(pa.array(time).cast(pa.timestamp("ms")))
             else:
                 columns.append(next(computed))
             names.append(name)
         return pa.record_batch(columns, names)
+
+
+def event_times(element: ColumnBatch) -> np.ndarray:
+    """Return the timestamps of rows that windows of event time are found by.
+
+    Raises
+    ------
+    ValueError
+        If a row has none.
+    """
+    import numpy as np
+
+    times = element.timestamps
+    if times is None or (times == NO_TIMESTAMP).any():
+        raise ValueError(
+            "a row without a timestamp cannot be put into windows of event time: say "
+            "assign_timestamps_and_watermarks(column, ...) before key_by()"
+        )
+    return np.ascontiguousarray(times)
+
+
+class LateRows:
+    """Where rows go that came too late for all their windows.
+
+    Parameters
+    ----------
+    tag : str, optional
+        Of the side output; None: they are dropped, and counted.
+    """
+
+    def __init__(self, tag: str | None) -> None:
+        self._tag = tag
+        self._counter = Counter()
+        self._output: Any = None
+
+    def open(self, operator: ColumnOperator) -> None:
+        """Have rows counted among an operator's metrics, or go to its output."""
+        self._output = operator.output
+        self._counter = operator.context.metrics.register(LATE_RECORDS, Counter())
+
+    def take(self, element: ColumnBatch) -> None:
+        """Take rows; no rows are no element."""
+        if not len(element):
+            return
+        if self._tag is not None:
+            self._output.collect_side(self._tag, element, element.latest)
+        else:
+            self._counter.increment(len(element))
+
+
+def with_windows(batch: pa.RecordBatch, windows: Any) -> pa.RecordBatch:
+    """Return a batch of a snapshot with the text of the windows whose state it is."""
+    return batch.replace_schema_metadata({**batch.schema.metadata, _WINDOWS: repr(windows).encode()})
+
+
+def check_windows(batch: pa.RecordBatch, windows: Any) -> None:
+    """Raise TypeError if a batch of a snapshot is of other windows."""
+    had = batch.schema.metadata[_WINDOWS].decode()
+    if had != repr(windows):
+        raise TypeError(
+            f"the snapshot has {had}, and this program has {windows!r}, whose state is another: keep the windows, or "
+            "give the operator another uid"
+        )
 
 
 class ColumnWindowOperator(ColumnOperator):
@@ -197,16 +271,15 @@ class ColumnWindowOperator(ColumnOperator):
         self._windows = windows
         self._results = results
         self._lateness_ms = lateness_ms
-        self._late_tag = late_tag
+        self._late = LateRows(late_tag)
         self._plan: GroupPlan | None = None
         self._now = Cohort(windows)  # what comes; the others were restored
         self._cohorts: list[Cohort] = [self._now]  # of a key, what came first stands first
         self._watermark = NO_TIMESTAMP
-        self._late_counter = Counter()
 
     def open(self) -> None:
         """Count rows that come too late."""
-        self._late_counter = self.context.metrics.register(LATE_RECORDS, Counter())
+        self._late.open(self)
 
     def initialize_state(self, snapshot: Any) -> None:
         """Take restored slices, and have snapshots hold those to come."""
@@ -217,12 +290,7 @@ class ColumnWindowOperator(ColumnOperator):
 
     def process_batch(self, element: ColumnBatch) -> None:
         """Add rows to their slices; those that are late, and not too late, give their windows again."""
-        times = element.timestamps
-        if times is None or (times == NO_TIMESTAMP).any():
-            raise ValueError(
-                "a row without a timestamp cannot be put into windows of event time: say "
-                "assign_timestamps_and_watermarks(column, ...) before key_by()"
-            )
+        times = event_times(element)
         changed: dict[int, list[pa.RecordBatch]] = {}
         for start, part in self._by_slice(element, self._windows.starts_of(times)):
             self._add(part, start, changed)
@@ -269,13 +337,7 @@ class ColumnWindowOperator(ColumnOperator):
         """Give away rows that no window took, as far as they are late; others lie between two windows."""
         import numpy as np
 
-        element = element.take(np.flatnonzero(element.timestamps <= self._watermark - self._lateness_ms))
-        if not len(element):
-            return
-        if self._late_tag is not None:
-            self.output.collect_side(self._late_tag, element, element.latest)
-        else:
-            self._late_counter.increment(len(element))
+        self._late.take(element.take(np.flatnonzero(element.timestamps <= self._watermark - self._lateness_ms)))
 
     # ---- windows
 
@@ -325,7 +387,7 @@ class ColumnWindowOperator(ColumnOperator):
     def _emit(self, groups: ColumnGroups, slots: np.ndarray | None, end: int) -> None:
         import numpy as np
 
-        batch = self._results.batch_of(groups, slots, self._windows.start_of(end), end)
+        batch = self._results.batch_of(*groups.results(slots), self._windows.start_of(end), end)
         self.emit(ColumnBatch(batch, np.full(batch.num_rows, end - 1)))
 
     # ---- snapshots
@@ -343,18 +405,12 @@ class ColumnWindowOperator(ColumnOperator):
                 batch = groups.state()
                 for name, value in ((_SLICE, start), (_GIVEN, cohort.given_to), (_CLEARED, cleared)):
                     batch = batch.append_column(name, pa.repeat(pa.scalar(value, pa.int64()), batch.num_rows))
-                windows = {_WINDOWS: repr(self._windows).encode()}
-                frozen.append(batch.replace_schema_metadata({**batch.schema.metadata, **windows}))
+                frozen.append(with_windows(batch, self._windows))
         return frozen
 
     def restore_rows(self, batch: pa.RecordBatch) -> None:
         """Take groups of one slice; whoever had the same past has one cohort."""
-        had = batch.schema.metadata[_WINDOWS].decode()
-        if had != repr(self._windows):
-            raise TypeError(
-                f"the snapshot has {had}, and this program has {self._windows!r}, of whose slices rows of the others "
-                "would be missing: keep the windows, or give the operator another uid"
-            )
+        check_windows(batch, self._windows)
         start, given, cleared = (batch.column(name)[0].as_py() for name in (_SLICE, _GIVEN, _CLEARED))
         rows = batch.drop_columns([_SLICE, _GIVEN, _CLEARED])
         if self._plan is None:
