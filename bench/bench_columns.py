@@ -25,13 +25,15 @@ from flinkbuf.common import Configuration, Time, WatermarkStrategy
 from flinkbuf.datastream import AggregateFunction, StreamExecutionEnvironment
 from flinkbuf.datastream.columns import count, sum_
 from flinkbuf.datastream.connectors.number_seq import NumberSequenceSource
-from flinkbuf.datastream.window import SlidingEventTimeWindows, TumblingEventTimeWindows
+from flinkbuf.datastream.window import EventTimeSessionWindows, SlidingEventTimeWindows, TumblingEventTimeWindows
 
 STEP = 8192
 ROWS = scaled(8_000_000) // STEP * STEP
 RECORDS = scaled(200_000) // STEP * STEP or STEP
 ROWS_PER_MS = 100
 KEYS = {"1k": 1_000, "1m": 1_000_000}
+# Keys, and the gap of their sessions, which are of some 150 rows, or of one: a row of a key comes every 10 or 1,000 ms.
+SESSIONS = {"1k": (1_000, 50), "100k": (100_000, 5_000), "100k_short": (100_000, 50)}
 
 
 @functools.cache
@@ -113,6 +115,11 @@ def windows(width, assigner):
     return counted(found)
 
 
+def count_windows(width, size):
+    rows = columns(width).key_by("auction").count_window(size)
+    return counted(rows.aggregate(bids=count(), total=sum_("price")))
+
+
 class Totals(AggregateFunction):
     def create_accumulator(self):
         return 0, 0
@@ -183,6 +190,11 @@ for name, width in KEYS.items():
 CASES["columns_sliding_10s_2s.flinkbuf"] = functools.partial(windows, 1000, SLIDING), ROWS
 CASES["columns_sliding_10s_2s.flinkbuf_records"] = functools.partial(records, 1000, SLIDING), RECORDS
 CASES["columns_sliding_600s_1s.flinkbuf"] = functools.partial(windows, 1000, LONG), ROWS
+for name, (width, gap) in SESSIONS.items():
+    sessions = EventTimeSessionWindows.with_gap(Time.milliseconds(gap))
+    CASES[f"columns_sessions_{name}.flinkbuf"] = functools.partial(windows, width, sessions), ROWS
+    CASES[f"columns_sessions_{name}.flinkbuf_records"] = functools.partial(records, width, sessions), RECORDS
+CASES["columns_count_windows_1k.flinkbuf"] = functools.partial(count_windows, 1000, 100), ROWS
 
 
 @pytest.mark.parametrize("name", CASES)

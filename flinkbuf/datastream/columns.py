@@ -15,7 +15,9 @@ from flinkbuf.datastream.joined_streams import JoinedColumnStreams
 from flinkbuf.datastream.program.column_factories import (
     AsRecordsFactory,
     ColumnAggregateFactory,
+    ColumnCountFactory,
     ColumnFunctionFactory,
+    ColumnSessionFactory,
     ColumnTimestampsFactory,
     ColumnWindowFactory,
     KeyedBatchFactory,
@@ -35,6 +37,8 @@ from flinkbuf.streaming.columns.keyed_batch_function import KeyedBatchContext, K
 from flinkbuf.streaming.columns.sliced_windows import CumulatingWindows, SlicedWindows
 from flinkbuf.streaming.time.watermark_strategy import WatermarkStrategy
 from flinkbuf.streaming.windows.assigner import WindowAssigner
+from flinkbuf.streaming.windows.count_windows import CountSlidingWindowAssigner, CountTumblingWindowAssigner
+from flinkbuf.streaming.windows.session_windows import EventTimeSessionWindows
 from flinkbuf.streaming.windows.time_windows import (
     CumulatingEventTimeWindows,
     SlidingEventTimeWindows,
@@ -544,7 +548,18 @@ class KeyedColumnStream:
         return f"<KeyedColumnStream by {', '.join(self._names)}>"
 
     def window(self, window_assigner: WindowAssigner[Any, Any]) -> WindowedColumnStream:
-        """Cut the rows of each key into windows of event time: tumbling, sliding or cumulating ones.
+        """Cut the rows of each key into windows: of event time, tumbling, sliding or cumulating ones, or sessions.
+
+        Parameters
+        ----------
+        window_assigner : WindowAssigner
+            ``TumblingEventTimeWindows``, ``SlidingEventTimeWindows``, ``CumulatingEventTimeWindows``,
+            ``EventTimeSessionWindows`` with one gap for all rows, or what `count_window` makes.
+
+        Raises
+        ------
+        TypeError
+            For other assigners, those that are derived from these among them.
 
         Examples
         --------
@@ -559,6 +574,33 @@ class KeyedColumnStream:
         [Row(auction=1, bids=1), Row(auction=1, bids=2), Row(auction=1, bids=1)]
         """
         return WindowedColumnStream(self, window_assigner)
+
+    def count_window(self, size: int, slide: int = 0) -> WindowedColumnStream:
+        """Put so many rows of a key into a window, which gives its result when it is full.
+
+        Rows that are left over at the end give none. Results have the latest timestamp that there is, as those of
+        `KeyedStream.count_window` have.
+
+        Parameters
+        ----------
+        size : int
+        slide : int, default 0
+            Windows that overlap are to be had record by record.
+
+        Examples
+        --------
+        >>> from flinkbuf.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+        >>> bids = env.from_collection([(1, 20), (2, 5), (1, 30), (1, 40), (2, 7)]).as_columns("auction int, price int")
+        >>> pairs = bids.key_by("auction").count_window(2)
+        >>> pairs.aggregate(total=sum_("price")).execute_and_collect(limit=2)
+        [Row(auction=1, total=50), Row(auction=2, total=12)]
+        """
+        for name, value in (("size", size), ("slide", slide)):
+            if isinstance(value, bool) or not isinstance(value, int):
+                raise TypeError(f"the {name} of count_window() is a number of rows, got {value!r:.80}")
+        assigner = CountTumblingWindowAssigner(size) if slide == 0 else CountSlidingWindowAssigner(size, slide)
+        return WindowedColumnStream(self, assigner)
 
     def aggregate(self, **aggregates: Aggregate) -> ColumnStream:
         """Give, for each batch, the keys that it has changed with what has come together so far; in batch mode each
@@ -702,7 +744,8 @@ class WindowedColumnStream:
     def __init__(self, keyed: KeyedColumnStream, window_assigner: Any) -> None:
         self._keyed = keyed
         self._assigner = window_assigner
-        self._windows = _sliced(window_assigner)
+        self._is_counting = type(window_assigner) is CountTumblingWindowAssigner
+        self._windows = _windows_of(window_assigner)
         self._lateness_ms = 0
         self._late_tag: str | None = None
 
@@ -728,6 +771,7 @@ class WindowedColumnStream:
             raise TypeError(f"allowed_lateness() takes milliseconds, an int, got {type(time_ms).__name__} {time_ms!r}")
         if time_ms < 0:
             raise ValueError(f"The allowed lateness cannot be negative, got {time_ms} ms")
+        self._check_time("allowed_lateness()")
         self._lateness_ms = time_ms
         return self
 
@@ -746,6 +790,7 @@ class WindowedColumnStream:
         >>> windows.side_output_late_data(OutputTag("late")).aggregate(bids=count()).execute_and_collect(limit=1)
         [Row(auction=1, bids=1)]
         """
+        self._check_time("side_output_late_data()")
         self._late_tag = _tag_of(output_tag)
         return self
 
@@ -771,15 +816,23 @@ class WindowedColumnStream:
         [Row(auction=1, bids=2, best=9)]
         """
         keyed = self._keyed
-        factory = ColumnWindowFactory(
-            None,
-            keyed._names,
-            self._windows,
-            _checked_aggregates(aggregates, keyed._names),
-            self._lateness_ms,
-            self._late_tag,
-        )
+        checked = _checked_aggregates(aggregates, keyed._names)
+        if any(each.is_of_window for _, each in checked):
+            self._check_time("window_start() and window_end()")
+        if self._is_counting:
+            return keyed._transform("Window", ColumnCountFactory(None, keyed._names, self._windows, checked))
+        is_session = type(self._windows) is EventTimeSessionWindows
+        make: type[ColumnSessionFactory | ColumnWindowFactory]
+        make = ColumnSessionFactory if is_session else ColumnWindowFactory
+        factory = make(None, keyed._names, self._windows, checked, self._lateness_ms, self._late_tag)
         return keyed._transform("Window", factory)
+
+    def _check_time(self, what: str) -> None:
+        if self._is_counting:
+            raise ValueError(
+                f"{what} cannot be said of {self._assigner!r}, which no time ends: such a window is over when it has "
+                "its rows, and no row is late"
+            )
 
 
 # --- aggregates
@@ -969,15 +1022,19 @@ def _tag_of(output_tag: Any) -> str:
     return tag_id
 
 
-def _sliced(assigner: Any) -> SlicedWindows:
-    """Return what an assigner stands for; one that a user has derived may do anything, with each record."""
+def _windows_of(assigner: Any) -> Any:
+    """Return what the operator is told of an assigner; one that a user has derived may do anything with a record."""
     if type(assigner) in (TumblingEventTimeWindows, SlidingEventTimeWindows):
         return SlicedWindows(assigner.size_ms, assigner.slide_ms, assigner.offset_ms)
     if type(assigner) is CumulatingEventTimeWindows:
         return CumulatingWindows(assigner.size_ms, assigner.step_ms, assigner.offset_ms)
+    if type(assigner) in (EventTimeSessionWindows, CountTumblingWindowAssigner):
+        return assigner
     raise TypeError(
-        "windows over columns are TumblingEventTimeWindows, SlidingEventTimeWindows or CumulatingEventTimeWindows, "
-        f"got {assigner!r}; others are to be had record by record: as_records().key_by(...).window(...)"
+        "windows over columns are TumblingEventTimeWindows, SlidingEventTimeWindows, CumulatingEventTimeWindows and "
+        "EventTimeSessionWindows with one gap, by the times that assign_timestamps_and_watermarks(column, ...) gives "
+        f"rows, or count_window(size); got {assigner!r:.80}. Others are to be had record by record: "
+        "as_records().key_by(...).window(...)"
     )
 
 

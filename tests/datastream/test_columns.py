@@ -18,7 +18,13 @@ from flinkbuf.datastream.columns import (
     sum_,
     window_end,
 )
-from flinkbuf.datastream.window import EventTimeSessionWindows, TumblingEventTimeWindows
+from flinkbuf.datastream.window import (
+    EventTimeSessionWindows,
+    GlobalWindows,
+    SessionWindowTimeGapExtractor,
+    TumblingEventTimeWindows,
+    TumblingProcessingTimeWindows,
+)
 
 
 def environment():
@@ -61,6 +67,16 @@ def test_a_batch_is_cast_where_its_values_stay():
     assert stream.execute_and_collect(limit=2) == [(1, 3), (1, 4)]
 
 
+class OnlyEven(TumblingEventTimeWindows):
+    def assign_windows(self, element, timestamp, context):
+        return super().assign_windows(element, timestamp, context) if element % 2 == 0 else []
+
+
+class Gap(SessionWindowTimeGapExtractor):
+    def extract(self, element):
+        return element
+
+
 def test_a_schema_is_known_before_anything_runs():
     stream = pairs().with_columns(x=pc.field("n") * 2).rename(k="key").map_batches(lambda batch: batch)
     assert stream.schema() == pa.schema([("key", pa.int32()), ("n", pa.int64()), ("x", pa.int64())])
@@ -84,7 +100,13 @@ def test_a_schema_is_known_before_anything_runs():
     [
         (lambda s: s.key_by(), "key_by.. needs the name of a column"),
         (lambda s: s.key_by(lambda row: row), "key_by.. of a column stream takes names of columns, got function"),
-        (lambda s: s.key_by("k").window(EventTimeSessionWindows.with_gap(Time.seconds(1))), "as_records"),
+        (
+            lambda s: s.key_by("k").window(TumblingProcessingTimeWindows.of(Time.seconds(1))),
+            "assign_timestamps.* got Tum",
+        ),
+        (lambda s: s.key_by("k").window(GlobalWindows.create()), "as_records"),
+        (lambda s: s.key_by("k").window(OnlyEven(1000, 0)), "as_records"),
+        (lambda s: s.key_by("k").window(EventTimeSessionWindows.with_dynamic_gap(Gap())), "with one gap.* as_records"),
         (lambda s: s.key_by("k").aggregate(), "aggregate.. needs an aggregate, such as bids=count"),
         (lambda s: s.key_by("k").aggregate(n=5), "n= of aggregate.. is what count"),
         (lambda s: s.key_by("k").aggregate(k=count()), "k= of aggregate.. has the name of a column of the key"),

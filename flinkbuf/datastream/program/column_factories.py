@@ -83,8 +83,43 @@ class ColumnAggregateFactory(OperatorFactory):
 
 
 @dataclass(frozen=True)
+class ColumnSessionFactory(OperatorFactory):
+    """Of aggregates by key and session."""
+
+    key: tuple[str, ...]
+    windows: Any  # EventTimeSessionWindows
+    aggregates: tuple[tuple[str, Any], ...]
+    lateness_ms: int
+    late_tag: str | None
+
+    def create(self) -> StreamOperator:
+        """Make the operator."""
+        from flinkbuf.streaming.columns.column_sessions import ColumnSessionOperator
+        from flinkbuf.streaming.columns.column_windows import WindowResults
+
+        results = WindowResults(self.aggregates)
+        return ColumnSessionOperator(self.key, self.windows, results, self.lateness_ms, self.late_tag)
+
+
+@dataclass(frozen=True)
+class ColumnCountFactory(OperatorFactory):
+    """Of aggregates by key and window of so many rows."""
+
+    key: tuple[str, ...]
+    windows: Any  # CountTumblingWindowAssigner
+    aggregates: tuple[tuple[str, Any], ...]
+
+    def create(self) -> StreamOperator:
+        """Make the operator."""
+        from flinkbuf.streaming.columns.column_counts import ColumnCountOperator
+        from flinkbuf.streaming.columns.column_windows import WindowResults
+
+        return ColumnCountOperator(self.key, self.windows, WindowResults(self.aggregates))
+
+
+@dataclass(frozen=True)
 class ColumnWindowFactory(OperatorFactory):
-    """Of aggregates by key and window."""
+    """Of aggregates by key and window of fixed lengths of time."""
 
     key: tuple[str, ...]
     windows: Any  # SlicedWindows

@@ -18,8 +18,13 @@ from flinkbuf.datastream.columns import (
     window_end,
     window_start,
 )
-from flinkbuf.datastream.window import SlidingEventTimeWindows, TumblingEventTimeWindows
-from matrix.models import LateWindows, grouped, in_fixed_windows
+from flinkbuf.datastream.window import (
+    CumulatingEventTimeWindows,
+    EventTimeSessionWindows,
+    SlidingEventTimeWindows,
+    TumblingEventTimeWindows,
+)
+from matrix.models import LateWindows, grouped, in_counts, in_fixed_windows, in_sessions
 from matrix.program import program
 from matrix.sources import RECORD, WATERMARK, Exact, Timed
 from matrix.written.windows import ms
@@ -102,6 +107,49 @@ def column_sliding_windows(inputs):
     windows = rows.key_by("k").window(SlidingEventTimeWindows.of(ms(60), ms(25)))
     results = windows.aggregate(end=window_end(), rows=count(), least=min_("n"))
     return results.as_records().map(lambda row: (row.k, at(row.end), row.rows, row.least)).map(inputs.stumble("output"))
+
+
+@program(
+    lambda: [
+        (key, start, end, len(inside))
+        for key, found in grouped(TIMED, lambda pair: pair[0][0])
+        for (start, last), _ in in_fixed_windows(found, 60)
+        for end in range(start + 20, last + 1, 20)
+        if (inside := [at for _, at in found if start <= at < end])
+    ]
+)
+def column_cumulating_windows(inputs):
+    rows = inputs.records(TIMED).map(inputs.stumble(), ROWS).as_columns(max_rows=5)
+    windows = rows.key_by("k").window(CumulatingEventTimeWindows.of(ms(60), ms(20)))
+    results = windows.aggregate(start=window_start(), end=window_end(), rows=count())
+    return results.as_records().map(lambda row: (row.k, at(row.start), at(row.end), row.rows))
+
+
+@program(
+    lambda: [
+        (key, *window, *figures(inside))
+        for key, found in grouped(TIMED, lambda pair: pair[0][0])
+        for window, inside in in_sessions(found, 25)
+    ]
+)
+def column_sessions(inputs):
+    rows = inputs.records(TIMED).map(inputs.stumble(), ROWS).as_columns(max_rows=5)
+    windows = rows.key_by("k").window(EventTimeSessionWindows.with_gap(ms(25)))
+    results = windows.aggregate(
+        start=window_start(), end=window_end(), rows=count(), total=sum_("n"), most=max_("x"), mean=mean("x")
+    )
+    return results.as_records().map(lambda row: (row.k, at(row.start), at(row.end), *tuple(row)[3:]))
+
+
+@program(
+    lambda: [
+        (key, len(window)) for key, found in grouped(TIMED, lambda pair: pair[0][0]) for window in in_counts(found, 4)
+    ]
+)
+def column_count_windows(inputs):
+    rows = inputs.records(TIMED).map(inputs.stumble(), ROWS).as_columns(max_rows=7)
+    results = rows.key_by("k").count_window(4).aggregate(rows=count())
+    return results.as_records().map(tuple)
 
 
 def late_windows(way, size, slide, lateness):
