@@ -43,13 +43,13 @@ class NexmarkColumnSource(NexmarkSource):
     ----------
     events : int
         How many in all.
-    block : int, default 8192
+    block : int, default 32,768
         How many in a block.
     **options
         Those of `NexmarkSource`.
     """
 
-    def __init__(self, events, block=8192, **options):
+    def __init__(self, events, block=32_768, **options):
         super().__init__(events, **options)
         self.block = block
 
