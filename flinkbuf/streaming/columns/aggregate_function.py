@@ -140,6 +140,11 @@ class FunctionStates:
         self._rows = KeptRows(function.state_schema)
         self._numbers = np.empty(0, np.int64)  # of the row of each slot; -1: it has none
 
+    @property
+    def nbytes(self) -> int:
+        """Return the bytes of memory that the states have."""
+        return self._rows.nbytes + int(self._numbers.nbytes)
+
     def accumulate(self, slots: np.ndarray, slot_count: int, *columns: pa.Array) -> None:
         """Take in a row for each slot; there are `slot_count` slots now."""
         import numpy as np

@@ -204,6 +204,11 @@ class GroupAggregates:
             for (name, aggregate), types in zip(plan.aggregates, plan.types, strict=True)
         ]
 
+    @property
+    def nbytes(self) -> int:
+        """Return the bytes of memory that all accumulators have."""
+        return sum(accumulator.nbytes for accumulator in self._accumulators)
+
     def accumulate(self, slots: np.ndarray, slot_count: int, read: Sequence[Sequence[pa.Array]]) -> None:
         """Take rows: their slots, and the columns that each aggregate reads."""
         for accumulator, columns in zip(self._accumulators, read, strict=True):

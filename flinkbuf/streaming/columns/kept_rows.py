@@ -42,6 +42,11 @@ class KeptRows:
         return self._count
 
     @property
+    def nbytes(self) -> int:
+        """Return the bytes of memory that the rows have."""
+        return sum(batch.nbytes for batch in self._batches)
+
+    @property
     def is_mostly_lost(self) -> bool:
         """Return whether it is time for `keep`."""
         return self.lost > max(_MIN_LOST, self._count // 2)

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 MIN_OVER: Final = 1 << 15  # slots of windows that are over: fewer are not worth new tables
+MIN_BYTES: Final = 1 << 24  # of accumulators: those of windows that are over may have as many, as long lists do
 
 
 class KeyWindowOperator(ColumnOperator):
@@ -56,6 +57,7 @@ class KeyWindowOperator(ColumnOperator):
         self._keys: GroupKeys
         self.table: Any = None
         self.aggregates: GroupAggregates
+        self._bytes_open = 0  # of accumulators, when the tables were new
 
     def initialize_state(self, snapshot: Any) -> None:
         """Take restored windows, and have snapshots hold those to come."""
@@ -99,14 +101,17 @@ class KeyWindowOperator(ColumnOperator):
         self.table = self.open_table()
 
     def forget_what_is_over(self) -> None:
-        """Begin anew with the windows that are open, if most of those that there were are over."""
-        if max(len(self.table), len(self._keys)) <= 2 * self.table.open_count + MIN_OVER:
+        """Begin anew with the windows that are open, if most of those that there were are over, or hold much memory."""
+        is_most_over = max(len(self.table), len(self._keys)) > 2 * self.table.open_count + MIN_OVER
+        is_any_over = len(self.table) > self.table.open_count
+        if not is_most_over and not (is_any_over and self.aggregates.nbytes > 2 * self._bytes_open + MIN_BYTES):
             return
         assert self._plan is not None
         rows = self.frozen_rows()
         self._begin(self._plan)
         for each in rows:
             self.restore_rows(each)
+        self._bytes_open = self.aggregates.nbytes
 
     # ---- snapshots
 

@@ -327,6 +327,17 @@ def test_a_session_that_never_ends_takes_no_more_memory():
     assert whole == {"k": "whole", "n": 600, "last": 1, "least": "whole", "most": 2990, "start": 0, "end": 3005}
 
 
+def test_values_of_sessions_that_are_over_are_let_go():
+    """Though there are few sessions, and many values in each."""
+    with pytest.MonkeyPatch.context() as patched, OperatorHarness.of(sessions()) as harness:
+        patched.setattr(key_windows, "MIN_BYTES", 100_000)
+        for number in range(60):
+            harness.process_element(element_of([("a", i, 100 * number) for i in range(1000)]), 0)
+            harness.process_watermark(100 * number + 50)
+            assert harness.operator.aggregates.nbytes < 250_000
+        assert [row["all"] for row in results(harness)] == 60 * [list(range(1000))]
+
+
 def test_all_that_end_with_a_watermark_are_one_element():
     with OperatorHarness.of(sessions()) as harness:
         rows = [(f"k{number}", number, number * 7919 % 1000) for number in range(500)]
