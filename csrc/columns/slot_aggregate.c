@@ -463,12 +463,21 @@ void fb_slot_aggregate_take_wide(const struct fb_slot_aggregate* self, uint32_t 
   }
 }
 
-void fb_slot_aggregate_group(const uint32_t* slots, int64_t rows, uint32_t slot_count, int64_t* starts,
-                             int64_t* order) {
-  memset(starts, 0, ((size_t)slot_count + 1) * sizeof *starts);
-  /* First where the slot after next begins, and at last, each slot having been moved on by its rows, where it does. */
-  for (int64_t i = 0; i < rows; i++)
-    if (slots[i] + 1 < slot_count) starts[slots[i] + 2]++;
-  for (uint32_t slot = 2; slot <= slot_count; slot++) starts[slot] += starts[slot - 1];
-  for (int64_t i = 0; i < rows; i++) order[starts[slots[i] + 1]++] = i;
+void fb_slot_aggregate_link(struct fb_slot_aggregate* self, uint32_t word, const uint32_t* slots, int64_t rows,
+                            int64_t base, int64_t* previous) {
+  for (int64_t i = 0; i < rows; i++) {
+    uint64_t* last = cell_of(self, slots[i], word);
+    previous[base + i] = (int64_t)*last;
+    *last = (uint64_t)(base + i + 1);
+  }
+}
+
+void fb_slot_aggregate_follow(const struct fb_slot_aggregate* self, uint32_t word, const struct fb_slot_choice* choice,
+                              const int64_t* previous, const int64_t* ends, int64_t* numbers) {
+  for (int64_t i = 0; i < choice->count; i++) {
+    uint32_t slot = (uint32_t)(choice->slots == NULL ? i : choice->slots[i]);
+    int64_t at = ends[i];
+    for (int64_t next = (int64_t)*cell_of(self, slot, word); next != 0; next = previous[next - 1])
+      numbers[--at] = next - 1;
+  }
 }

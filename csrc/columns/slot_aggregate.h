@@ -105,8 +105,14 @@ void fb_slot_aggregate_take_texts(const struct fb_slot_aggregate* self, uint32_t
 void fb_slot_aggregate_take_wide(const struct fb_slot_aggregate* self, uint32_t word,
                                  const struct fb_slot_choice* choice, double* to);
 
-/* Orders rows by slots, those of a slot as they were: the rows of slot s are order[starts[s]] up to order[starts[s + 1]];
- * `starts` has room for slot_count + 1. */
-void fb_slot_aggregate_group(const uint32_t* slots, int64_t rows, uint32_t slot_count, int64_t* starts, int64_t* order);
+/* Lists of values that are kept by others, under numbers that rise. `previous` has, for each value, the number of the value
+ * of the same slot before it, and word `word` of a slot that of its last one; both are 1 more, and 0 where there is none. */
+
+/* Puts values under the numbers from `base` on behind those that their slots have. */
+void fb_slot_aggregate_link(struct fb_slot_aggregate* self, uint32_t word, const uint32_t* slots, int64_t rows,
+                            int64_t base, int64_t* previous);
+/* The numbers of the values of each chosen slot, which rise: those of the i-th end before numbers[ends[i]]. */
+void fb_slot_aggregate_follow(const struct fb_slot_aggregate* self, uint32_t word, const struct fb_slot_choice* choice,
+                              const int64_t* previous, const int64_t* ends, int64_t* numbers);
 
 #endif

@@ -54,8 +54,10 @@ cdef extern from "columns/slot_aggregate.h" nogil:
                                       const int64_t* offsets, uint8_t* to)
     void fb_slot_aggregate_take_wide(const fb_slot_aggregate* self, uint32_t word, const fb_slot_choice* choice,
                                      double* to)
-    void fb_slot_aggregate_group(const uint32_t* slots, int64_t rows, uint32_t slot_count, int64_t* starts,
-                                 int64_t* order)
+    void fb_slot_aggregate_link(fb_slot_aggregate* self, uint32_t word, const uint32_t* slots, int64_t rows,
+                                int64_t base, int64_t* previous)
+    void fb_slot_aggregate_follow(const fb_slot_aggregate* self, uint32_t word, const fb_slot_choice* choice,
+                                  const int64_t* previous, const int64_t* ends, int64_t* numbers)
 
 
 cdef enum sum_kind:

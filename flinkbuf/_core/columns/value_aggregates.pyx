@@ -7,8 +7,8 @@ from flinkbuf._core.columns.arrow_column cimport fb_arrow_column
 from flinkbuf._core.columns.key_slots import KeySlots
 from flinkbuf._core.columns.slot_aggregate cimport (
     FB_SLOT_NUMBERS, FB_SLOT_TEXTS, FB_SLOT_WIDE, Choice, SlotAggregate, array_of, bind_values,
-    fb_slot_aggregate_extreme, fb_slot_aggregate_first, fb_slot_aggregate_group, fb_slot_aggregate_last,
-    fb_slot_aggregate_take_texts, fb_slot_extreme, fb_slot_order, fb_slot_winners, valid_bytes,
+    fb_slot_aggregate_extreme, fb_slot_aggregate_first, fb_slot_aggregate_follow, fb_slot_aggregate_last,
+    fb_slot_aggregate_link, fb_slot_aggregate_take_texts, fb_slot_extreme, fb_slot_order, fb_slot_winners, valid_bytes,
 )
 from flinkbuf._core.ground.errors cimport check
 
@@ -52,8 +52,25 @@ cdef class RowStore:
         if not self.chunks:
             return pyarrow.nulls(len(numbers), self.type)
         if len(self.chunks) > 1:
+            if 4 * len(numbers) < self.count:
+                return self.take_few(numbers.astype(numpy.int64), valid)
             self.chunks = [pyarrow.concat_arrays(self.chunks)]
         return self.chunks[0].take(pyarrow.array(numbers, mask=None if valid.all() else valid == 0))
+
+    cdef object take_few(self, object numbers, object valid):
+        """The same without a copy of all values."""
+        import pyarrow
+
+        cdef int64_t start = 0
+        order = numpy.argsort(numbers, kind="stable")
+        rising, places, parts = numbers[order], numpy.empty_like(order), []
+        places[order] = numpy.arange(len(order))
+        for chunk in self.chunks:
+            some = rising[numpy.searchsorted(rising, start):numpy.searchsorted(rising, start + len(chunk))]
+            parts.append(chunk.take(pyarrow.array(some - start)))
+            start += len(chunk)
+        found = pyarrow.concat_arrays(parts)
+        return found.take(pyarrow.array(places, mask=None if valid.all() else valid == 0))
 
     cdef int keep(self, object numbers) except -1:
         """Forget all but these, which are numbered anew from 0 on."""
@@ -232,13 +249,13 @@ cdef class CollectAggregate(SlotAggregate):
     """All values that are not null, as lists in the order in which they came."""
 
     cdef RowStore store
-    cdef object slots       # of the values; uint32, with room at the end
+    cdef object previous    # of each value, the one before it in its list; int64, with room at the end
 
     def __init__(self, type_):
         import pyarrow
 
-        self.c.words, self.input_types = 1, (type_,)
-        self.store, self.slots = RowStore(type_), numpy.empty(0, numpy.uint32)
+        self.c.words, self.input_types = 2, (type_,)     # how many, and the last one
+        self.store, self.previous = RowStore(type_), numpy.empty(0, numpy.int64)
         self.result_type = pyarrow.list_(type_)
         self.state_types = (self.result_type,)
 
@@ -253,17 +270,22 @@ cdef class CollectAggregate(SlotAggregate):
         """Without nulls; the values are copied, since whoever gave them may write into their memory again."""
         import pyarrow
 
-        self.note_slots(slots)
+        self.link(slots)
         self.store.add(pyarrow.concat_arrays([values, values.slice(0, 0)]))
         return self.count_valid(0, slots, None)
 
-    cdef int note_slots(self, object slots) except -1:
-        before, after = self.store.count, self.store.count + len(slots)
-        if after > len(self.slots):
-            larger = numpy.empty(max(2 * len(self.slots), after, 1024), numpy.uint32)
-            larger[:before] = self.slots[:before]
-            self.slots = larger
-        self.slots[before:after] = slots
+    cdef int link(self, object slots) except -1:
+        """Have lists go on with the values that come into the store next."""
+        cdef const uint32_t[::1] slots_view = slots
+        cdef int64_t[::1] previous_view
+        cdef int64_t before = self.store.count, after = self.store.count + len(slots)
+        if after > len(self.previous):
+            larger = numpy.empty(max(2 * len(self.previous), after, 1024), numpy.int64)
+            larger[:before] = self.previous[:before]
+            self.previous = larger
+        previous_view = self.previous
+        with nogil:
+            fb_slot_aggregate_link(&self.c, 1, &slots_view[0], after - before, before, &previous_view[0])
         return 0
 
     cdef int add_states(self, object slots, tuple columns) except -1:
@@ -275,30 +297,32 @@ cdef class CollectAggregate(SlotAggregate):
     cdef object lists_of(self, Choice choice):
         import pyarrow
 
-        cdef const uint32_t[::1] slots = self.slots
-        cdef int64_t row_count = self.store.count
-        starts, order = numpy.empty(self.c.count + 1, numpy.int64), numpy.empty(row_count, numpy.int64)
-        cdef int64_t[::1] starts_view = starts
-        cdef int64_t[::1] order_view = order
-        if row_count >= 2**31:
-            raise OverflowError(f"lists have less than 2^31 values in all, got {row_count}")
+        cdef const int64_t[::1] previous_view = self.previous
+        cdef const int64_t[::1] ends_view
+        cdef int64_t[::1] numbers_view
+        counts = self.words_of(choice, 0, 1)
+        offsets = numpy.zeros(len(counts) + 1, numpy.int64)
+        numpy.cumsum(counts, out=offsets[1:])
+        if offsets[len(counts)] >= 2**31:
+            raise OverflowError(f"lists have less than 2^31 values in all, got {offsets[len(counts)]}")
+        numbers = numpy.empty(offsets[len(counts)], numpy.int64)
+        ends_view, numbers_view = offsets[1:], numbers
         with nogil:
-            fb_slot_aggregate_group(&slots[0], row_count, self.c.count, &starts_view[0], &order_view[0])
-        values = self.store.take(order, numpy.ones(row_count, numpy.uint8))
-        valid = numpy.diff(starts) > 0
+            fb_slot_aggregate_follow(&self.c, 1, &choice.c, &previous_view[0], &ends_view[0], &numbers_view[0])
+        values = self.store.take(numbers, numpy.ones(len(numbers), numpy.uint8))
+        valid = counts > 0
         bits = None if valid.all() else pyarrow.py_buffer(numpy.packbits(valid, bitorder="little"))
-        lists = pyarrow.Array.from_buffers(pyarrow.list_(self.store.type), self.c.count,
-                                           [bits, pyarrow.py_buffer(starts.astype(numpy.int32))], children=[values])
-        return lists if choice.slots is None else lists.take(pyarrow.array(choice.slots))
+        return pyarrow.Array.from_buffers(pyarrow.list_(self.store.type), len(counts),
+                                          [bits, pyarrow.py_buffer(offsets.astype(numpy.int32))], children=[values])
 
     cdef object results_of(self, Choice choice):
         return self.lists_of(choice)
 
     cdef int64_t value_bytes(self) except -1:
-        return self.store.bytes() + self.slots.nbytes
+        return self.store.bytes() + self.previous.nbytes
 
     cdef int clear_values(self) except -1:
-        self.slots = numpy.empty(0, numpy.uint32)
+        self.previous = numpy.empty(0, numpy.int64)
         return self.store.clear()
 
 
@@ -318,7 +342,7 @@ cdef class DistinctAggregate(CollectAggregate):
         import pyarrow
 
         _, new_rows = self.pairs.find_or_add(pyarrow.record_batch([pyarrow.array(slots), values], ["slot", "value"]))
-        self.note_slots(slots[new_rows])
+        self.link(slots[new_rows])
         self.store.add(values.take(pyarrow.array(new_rows)))
         return self.count_valid(0, slots[new_rows], None)
 

@@ -102,14 +102,21 @@ static void texts_are_kept_without_those_before_them(void) {
   fb_slot_aggregate_clear(&found);
 }
 
-static void rows_are_grouped_in_their_order(void) {
-  static const int64_t expected_starts[] = {0, 3, 5, 6, 6}, expected_order[] = {0, 2, 5, 1, 4, 3};
-  int64_t starts[5], order[6];
+static void values_are_linked_to_those_before_them(void) {
+  static const int64_t expected[] = {0, 2, 5, 6, 8, 11, 1, 4, 7, 10, 3, 9}, ends[] = {6, 10, 12, 12};
+  static const int64_t few[] = {2, 1}, few_ends[] = {2, 6}, expected_few[] = {3, 9, 1, 4, 7, 10};
+  struct fb_slot_choice all = {.count = 4}, some = {.slots = few, .count = 2};
+  struct fb_slot_aggregate lists;
+  int64_t previous[12], numbers[12];
 
-  fb_slot_aggregate_group(SLOTS, 6, 4, starts, order);
-  CHECK(memcmp(starts, expected_starts, sizeof starts) == 0 && memcmp(order, expected_order, sizeof order) == 0);
-  fb_slot_aggregate_group(NULL, 0, 0, starts, order);
-  CHECK(starts[0] == 0);
+  open_aggregate(&lists, 2, 4);
+  fb_slot_aggregate_link(&lists, 1, SLOTS, 6, 0, previous);
+  fb_slot_aggregate_link(&lists, 1, SLOTS, 6, 6, previous);
+  fb_slot_aggregate_follow(&lists, 1, &some, previous, few_ends, numbers);
+  CHECK(memcmp(numbers, expected_few, sizeof expected_few) == 0);
+  fb_slot_aggregate_follow(&lists, 1, &all, previous, ends, numbers);
+  CHECK(memcmp(numbers, expected, sizeof expected) == 0);
+  fb_slot_aggregate_clear(&lists);
 }
 
 static void deviations_are_those_of_all_rows_however_they_are_split(void) {
@@ -145,7 +152,7 @@ int main(void) {
   chunks_of_every_width_are_summed();
   the_rows_of_extremes_are_noted_once_a_batch();
   texts_are_kept_without_those_before_them();
-  rows_are_grouped_in_their_order();
+  values_are_linked_to_those_before_them();
   deviations_are_those_of_all_rows_however_they_are_split();
   return 0;
 }
