@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     import numpy as np
     import pyarrow as pa
 
+_MOST_BYTES = 1 << 29  # of a batch that others are put to: offsets of texts have 31 bits
 _MIN_LOST = 4096  # rows that nobody wants any more: fewer are not worth a copy of the others
 
 
@@ -15,7 +16,7 @@ class KeptRows:
     """Rows of one schema: the first has number 0, and each is behind those that came before it.
 
     They are in batches, each less than half of the one before, so that a row is copied once for each doubling, and not
-    with each batch.
+    with each batch. Where they are many bytes there are more batches, none of which grows.
 
     Attributes
     ----------
@@ -57,7 +58,7 @@ class KeptRows:
         if rows.num_rows:
             self._count += rows.num_rows
             self._batches.append(rows)
-            while len(self._batches) > 1 and 2 * self._batches[-1].num_rows >= self._batches[-2].num_rows:
+            while len(self._batches) > 1 and _go_together(*self._batches[-2:]):
                 last = self._batches.pop()
                 self._batches[-1] = _one_batch([self._batches[-1], last])
         return first
@@ -83,9 +84,13 @@ class KeptRows:
 
     def keep(self, numbers: np.ndarray) -> None:
         """Forget all rows but these, whose numbers rise; they are numbered anew, from 0 on."""
-        kept = self.take(numbers)
+        import numpy as np
+
+        parts = 1 + sum(each.nbytes for each in self._batches) // _MOST_BYTES
+        kept = [self.take(each) for each in np.array_split(numbers, parts)]
         self._batches, self._count, self.lost = [], 0, 0
-        self.add(kept)
+        for rows in kept:
+            self.add(rows)
 
     def _take_rising(self, numbers: np.ndarray) -> pa.RecordBatch:
         import numpy as np
@@ -103,6 +108,10 @@ class KeptRows:
         import pyarrow as pa
 
         return pa.RecordBatch.from_pylist([], self._schema)
+
+
+def _go_together(one: pa.RecordBatch, other: pa.RecordBatch) -> bool:
+    return 2 * other.num_rows >= one.num_rows and one.nbytes + other.nbytes <= _MOST_BYTES
 
 
 def _one_batch(batches: list[pa.RecordBatch]) -> pa.RecordBatch:

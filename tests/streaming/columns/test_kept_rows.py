@@ -2,9 +2,11 @@
 
 import numpy as np
 import pyarrow as pa
-from hypothesis import given
+import pytest
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from flinkbuf.streaming.columns import kept_rows
 from flinkbuf.streaming.columns.kept_rows import KeptRows
 
 SCHEMA = pa.schema([("n", pa.int64()), ("text", pa.string())])
@@ -16,8 +18,11 @@ def batch_of(numbers):
     )
 
 
+@pytest.mark.parametrize("most_bytes", [kept_rows._MOST_BYTES, 100])
 @given(st.lists(st.integers(0, 9), max_size=12), st.data())
-def test_what_is_taken_is_what_was_added(sizes, data):
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_what_is_taken_is_what_was_added(monkeypatch, most_bytes, sizes, data):
+    monkeypatch.setattr(kept_rows, "_MOST_BYTES", most_bytes)
     rows, model, next_ = KeptRows(SCHEMA), [], 0
     for size in sizes:
         assert rows.add(batch_of(range(next_, next_ + size))) == len(model)
@@ -30,4 +35,5 @@ def test_what_is_taken_is_what_was_added(sizes, data):
             rows.keep(np.array(kept, np.int64))
             model = [model[number] for number in kept]
         assert len(rows) == len(model)
+        assert all(each.nbytes <= max(most_bytes, 200) for each in rows._batches)
     assert rows.all() == batch_of(model)
