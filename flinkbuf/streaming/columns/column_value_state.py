@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from flinkbuf.streaming.columns.key_table import KeyTable
 
+_MOST_ROWS = 1 << 17  # of a batch in a snapshot: its texts fit into 31 bits
 KEY = "key "  # before the names of key columns in a snapshot
 
 
@@ -158,7 +159,8 @@ class ColumnValueState:
         import numpy as np
 
         slots = np.flatnonzero(self._is_there[: len(self._table)])
-        return [with_keys(self._table.keys_at(slots), self.get(slots))] if len(slots) else []
+        parts = np.array_split(slots, range(_MOST_ROWS, len(slots), _MOST_ROWS))
+        return [with_keys(self._table.keys_at(each), self.get(each)) for each in parts if len(each)]
 
     def restore_rows(self, batch: pa.RecordBatch) -> None:
         """Take rows of a snapshot."""
