@@ -21,10 +21,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import acero
 
-from flinkbuf.common import Configuration, Time, WatermarkStrategy
-from flinkbuf.datastream import AggregateFunction, StreamExecutionEnvironment
-from flinkbuf.datastream.columns import count, sum_
+from flinkbuf.common import Configuration, Time, Types, WatermarkStrategy
+from flinkbuf.datastream import AggregateFunction, KeyedProcessFunction, StreamExecutionEnvironment
+from flinkbuf.datastream.columns import KeyedBatchFunction, count, sum_
 from flinkbuf.datastream.connectors.number_seq import NumberSequenceSource
+from flinkbuf.datastream.state import ValueStateDescriptor
 from flinkbuf.datastream.window import EventTimeSessionWindows, SlidingEventTimeWindows, TumblingEventTimeWindows
 
 STEP = 8192
@@ -134,12 +135,16 @@ class Totals(AggregateFunction):
         return one[0] + other[0], one[1] + other[1]
 
 
-def records(width, assigner):
+def keyed_records(width):
     rows = batches(functools.partial(batch_of, width), RECORDS).flat_map(
         lambda batch: zip(*batch.to_pydict().values(), strict=True)
     )
     times = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda row, _: row[2])
-    found = rows.assign_timestamps_and_watermarks(times).key_by(lambda row: row[0]).window(assigner).aggregate(Totals())
+    return rows.assign_timestamps_and_watermarks(times).key_by(lambda row: row[0])
+
+
+def records(width, assigner):
+    found = keyed_records(width).window(assigner).aggregate(Totals())
     total = 0
     with found.execute_and_collect() as results:
         for _ in results:
@@ -173,6 +178,55 @@ def arrow_group_by(width):
     return table.group_by(["window", "auction"], use_threads=False).aggregate([("price", "count"), ("price", "sum")])
 
 
+class RunningTotals(KeyedBatchFunction):
+    """How much was bid for each auction, with each batch; with `is_timed`, forgotten after ten seconds."""
+
+    def __init__(self, is_timed):
+        self.is_timed = is_timed
+
+    def open(self, runtime_context):
+        self.total = runtime_context.get_column_state("total", "price bigint")
+
+    def process_batch(self, batch, context):
+        before = self.total.get(context.keys)["price"].fill_null(0).to_numpy()
+        total = before + np.add.reduceat(batch["price"].to_numpy(), context.offsets[:-1])
+        self.total.put(context.keys, {"price": total})
+        if self.is_timed:
+            context.register_event_time_timers(context.keys, (context.timestamps[0] // 10_000 + 1) * 10_000)
+        return {"auction": context.keys["auction"], "total": total}
+
+    def on_timer(self, keys, context):
+        self.total.clear(keys)
+
+
+class RunningTotalsOfRecords(KeyedProcessFunction):
+    def __init__(self, is_timed):
+        self.is_timed = is_timed
+
+    def open(self, runtime_context):
+        self.total = runtime_context.get_state(ValueStateDescriptor("total", Types.LONG()))
+
+    def process_element(self, value, ctx):
+        total = (self.total.value() or 0) + value[1]
+        self.total.update(total)
+        if self.is_timed:
+            ctx.timer_service().register_event_time_timer((ctx.timestamp() // 10_000 + 1) * 10_000)
+        yield value[0], total
+
+    def on_timer(self, timestamp, ctx):
+        self.total.clear()
+
+
+def processed(width, is_timed):
+    keyed = columns(width).key_by("auction")
+    return counted(keyed.process_batches(RunningTotals(is_timed), "auction bigint, total bigint"))
+
+
+def processed_records(width, is_timed):
+    with keyed_records(width).process(RunningTotalsOfRecords(is_timed)).execute_and_collect() as results:
+        return sum(1 for _ in results)
+
+
 TUMBLING = TumblingEventTimeWindows.of(Time.seconds(10))
 SLIDING = SlidingEventTimeWindows.of(Time.seconds(10), Time.seconds(2))
 LONG = SlidingEventTimeWindows.of(Time.seconds(600), Time.seconds(1))
@@ -187,6 +241,12 @@ for name, width in KEYS.items():
     CASES[f"columns_tumbling_{name}.flinkbuf"] = functools.partial(windows, width, TUMBLING), ROWS
     CASES[f"columns_tumbling_{name}.flinkbuf_records"] = functools.partial(records, width, TUMBLING), RECORDS
     CASES[f"columns_tumbling_{name}.pyarrow_group_by"] = functools.partial(arrow_group_by, width), ROWS
+    for what, is_timed in (("process", False), ("timers", True)):
+        CASES[f"columns_{what}_{name}.flinkbuf"] = functools.partial(processed, width, is_timed), ROWS
+        CASES[f"columns_{what}_{name}.flinkbuf_records"] = (
+            functools.partial(processed_records, width, is_timed),
+            RECORDS,
+        )
 CASES["columns_sliding_10s_2s.flinkbuf"] = functools.partial(windows, 1000, SLIDING), ROWS
 CASES["columns_sliding_10s_2s.flinkbuf_records"] = functools.partial(records, 1000, SLIDING), RECORDS
 CASES["columns_sliding_600s_1s.flinkbuf"] = functools.partial(windows, 1000, LONG), ROWS
