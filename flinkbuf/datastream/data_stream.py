@@ -653,7 +653,7 @@ class DataStream(Generic[T]):
             Of the records; by default the stream's declared type, or the columns of a DataFrame, which comes as the
             batches that Spark makes of it. Batches that are records (``pyarrow.RecordBatch`` or
             ``Table``) have these columns, in any order, and are cast to their types. Directly behind a source that
-            reads columns, such as Parquet files, it may name some of them, and no others are read.
+            reads columns, such as Parquet or CSV files, it may name some of them, and no others are read.
         max_rows, max_bytes, max_delay
             As for `map_batches`; batches that are records go on as they are.
 

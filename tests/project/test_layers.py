@@ -1001,7 +1001,7 @@ PACKAGE = [
             "",
         ],
     ),
-    ("datastream.formats", ["avro", "csv", "json", "parquet_columns", "parquet", ""]),
+    ("datastream.formats", ["avro", "csv_columns", "csv", "json", "parquet_columns", "parquet", ""]),
     ("testing", ["manual_clock", "manual_mailbox", "batch_records", "operator_harness", "job_harness", ""]),
     ("spark", ["java", "worker_output", "workers"]),
     (

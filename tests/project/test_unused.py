@@ -36,7 +36,6 @@ CALLED_ELSEWHERE = {
 }
 # What happens out of Python's sight, in threads and structs of the core: for tests there is no other way to see it.
 ONLY_LOOKED_AT = {
-    "add_record": "one record into a batch, as operators do it in C",
     "hash_code_of": "compared with the hash codes that Flink wrote",
     "flushed_partition_count": "the flusher of the process: nothing is left behind",
     "flusher_turn_count": "the flusher of the process: it sleeps while nothing is dirty",

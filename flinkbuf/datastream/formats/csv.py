@@ -7,13 +7,17 @@ import io
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
+from importlib.util import find_spec
 from typing import IO, Any
 
 from flinkbuf.common.serialization import DeserializationSchema, RowDataBulkWriterFactory, SerializationSchema
+from flinkbuf.datastream.formats.csv_columns import CsvColumns, CsvText, RowReader
 from flinkbuf.errors import CorruptDataError
-from flinkbuf.streaming.sources.file_format import StreamFormat
+from flinkbuf.records.arrow_batches import arrow_schema
+from flinkbuf.streaming.sources.file_format import ColumnFormat, StreamFormat
 from flinkbuf.streaming.sources.file_lines import first_line_at, line_number, open_file, read_lines
 from flinkbuf.streaming.sources.file_split import COMPRESSED, FileSplit
+from flinkbuf.streaming.sources.wanted_columns import wanted_schema
 from flinkbuf.types.row import row_class
 from flinkbuf.types.type_information import RowTypeInfo, TypeInformation
 from flinkbuf.types.types import Types, as_type
@@ -28,6 +32,7 @@ __all__ = [
 ]
 
 _INTEGERS = ("BYTE", "SHORT", "INT", "LONG", "BIG_INT")
+_PLAIN = ("BOOLEAN", "BYTE", "SHORT", "INT", "LONG", "FLOAT", "DOUBLE", "BIG_DEC", "STRING")
 _ARRAYS = ("LIST", "OBJECT_ARRAY", "PRIMITIVE_ARRAY", "STRING_ARRAY")
 DEFAULT_ARRAY_SEPARATOR = ";"
 _MAX_FIELD = 2**31 - 1  # characters; the module's own limit of 128 KiB is less than a document in a column has
@@ -206,6 +211,8 @@ def _single(what: str, char: str) -> str:
 class CsvReaderFormat(StreamFormat):
     """Reads files of rows. A file is read by one reader, since a quoted field may hold line ends.
 
+    Where ``as_columns`` follows directly, pyarrow reads batches of columns, and no row is an object.
+
     References
     ----------
     PyFlink ``CsvReaderFormat``.
@@ -233,6 +240,38 @@ class CsvReaderFormat(StreamFormat):
         """Return the schema's row type."""
         return self._schema.row_type
 
+    def of_batches(self, wanted: Any, max_rows: int, max_bytes: int) -> ColumnFormat | None:
+        """Return what reads whole batches, of the wanted columns alone.
+
+        None where pyarrow cannot read what the schema says: arrays, comments, an escape character.
+        """
+        schema = self._schema
+        if type(self).read_split is not CsvReaderFormat.read_split or not _is_read_by_arrow(schema):
+            return None
+        row_type = schema.row_type
+        text = CsvText(schema.column_separator, schema.quote_char, schema.null_value, self.is_splittable)
+        read_head = self._read_head if schema.uses_header or schema.skips_first_data_row else None
+        rows = RowReader(read_head, self._read_rows)
+        schema_wanted = wanted_schema(wanted, row_type, row_type)
+        return CsvColumns(schema_wanted, row_type, arrow_schema(row_type), text, rows, max_rows, max_bytes)
+
+    def _read_head(self, lines: Iterator[str]) -> tuple[list[int], int] | None:
+        """Read the lines before the first row; return where each column stands, and how many there are."""
+        parse = _RowParser(self._schema)
+        width = self._pass_head(_reader(self._schema, lines), parse)
+        return None if parse.order is None else (parse.order, width)
+
+    def _read_rows(self, lines: Iterable[str], path: str, start: int, order: list[int] | None) -> Iterator[Any]:
+        return self._parsed(_reader(self._schema, lines), _RowParser(self._schema, order), path, start)
+
+    def _pass_head(self, reader: Any, parse: _RowParser) -> int:
+        """Read the lines before the first row; return how many columns a header names."""
+        names: list[str] | None = next(reader, None) if self._schema.uses_header else None
+        parse.use_header(names)
+        if self._schema.skips_first_data_row:
+            next(reader, None)
+        return 0 if names is None else len(names)
+
     def read_split(self, split: FileSplit) -> Iterator[Any]:
         """The rows of a file, or of a range of one."""
         is_ranged = self.is_splittable and not split.path.endswith(COMPRESSED)
@@ -248,22 +287,36 @@ class CsvReaderFormat(StreamFormat):
             yield from self._rows(found if start else _without_mark(found), split.path, start)
 
     def _rows(self, lines: Iterable[str], path: str, start: int) -> Iterator[Any]:
-        reader = _reader(self._schema, lines)
-        parse, read_count = _RowParser(self._schema), 0
+        reader, parse = _reader(self._schema, lines), _RowParser(self._schema)
         try:
-            if self._schema.uses_header:
-                parse.use_header(next(reader, None))
-            if self._schema.skips_first_data_row:
-                next(reader, None)
+            self._pass_head(reader, parse)
+        except (ValueError, csv.Error) as error:
+            raise _located(error, path, start, reader) from error
+        yield from self._parsed(reader, parse, path, start)
+
+    def _parsed(self, reader: Any, parse: _RowParser, path: str, start: int) -> Iterator[Any]:
+        read_count = reader.line_num
+        try:
             for fields in reader:
-                if start or self.is_splittable:
+                if self.is_splittable:
                     _check_one_line(reader.line_num - read_count)
                 read_count = reader.line_num
                 if fields:
                     yield parse(fields)
         except (ValueError, csv.Error) as error:
-            number = line_number(path, start, max(reader.line_num - 1, 0))
-            raise CorruptDataError(f"{path}, line {number}: {error}") from error
+            raise _located(error, path, start, reader) from error
+
+
+def _located(error: Exception, path: str, start: int, reader: Any) -> CorruptDataError:
+    number = line_number(path, start, max(reader.line_num - 1, 0))
+    return CorruptDataError(f"{path}, line {number}: {error}")
+
+
+def _is_read_by_arrow(schema: CsvSchema) -> bool:
+    signs = schema.column_separator + (schema.quote_char or "")
+    if schema.allows_comments or schema.escape_char is not None or not signs.isascii():
+        return False
+    return all(column.type.kind in _PLAIN for column in schema.columns) and find_spec("pyarrow") is not None
 
 
 def _without_mark(lines: Iterator[str]) -> Iterator[str]:
@@ -329,11 +382,11 @@ def _dialect(schema: CsvSchema) -> dict[str, Any]:
 class _RowParser:
     """Makes a row from the texts of its fields."""
 
-    def __init__(self, schema: CsvSchema) -> None:
+    def __init__(self, schema: CsvSchema, order: list[int] | None = None) -> None:
         self._schema = schema
         self._row = row_class([each.name for each in schema.columns])
         self._parsers = [(each.name, _parser_of(each, schema)) for each in schema.columns]
-        self._order: list[int] | None = None  # where each column stands in the file; None: as in the schema
+        self.order = order  # where each column stands in the file; None: as in the schema
 
     def use_header(self, names: list[str] | None) -> None:
         """Take the columns from where a header says that they are."""
@@ -345,13 +398,13 @@ class _RowParser:
         missing = [name for name in expected if name not in names]
         if missing:
             raise ValueError(f"the header {names} lacks {', '.join(missing)}")
-        self._order = [names.index(name) for name in expected]
+        self.order = [names.index(name) for name in expected]
 
     def __call__(self, fields: Sequence[str]) -> Any:
-        if self._order is not None:
-            if len(fields) <= max(self._order):
+        if self.order is not None:
+            if len(fields) <= max(self.order):
                 raise ValueError(f"{len(fields)} fields, but the header has more columns: {fields}")
-            fields = [fields[index] for index in self._order]
+            fields = [fields[index] for index in self.order]
         if len(fields) != len(self._parsers):
             raise ValueError(f"{len(fields)} fields instead of {len(self._parsers)}: {fields}")
         return self._row(*[self._parsed(*each) for each in zip(self._parsers, fields, strict=True)])

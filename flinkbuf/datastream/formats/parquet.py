@@ -43,6 +43,8 @@ def _row_type(description: Any) -> RowTypeInfo:
 class ParquetColumnarRowInputFormat(BulkFormat):
     """Reads rows of a Parquet file, its columns by name; a row group belongs to the range where it begins.
 
+    Where ``as_columns`` follows directly, batches of columns are read, and no row is an object.
+
     Parameters
     ----------
     row_type : RowTypeInfo, or anything that `flinkbuf.as_type` reads
