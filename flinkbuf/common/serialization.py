@@ -219,6 +219,15 @@ class BulkWriterFactory:
         """Make the writer of a file."""
         return self._create(file)
 
+    def of_columns(self) -> Any:
+        """Return what makes writers of the same files that take the batches of a column stream; None: there are none.
+
+        It is called with the file, and has a method ``check(schema)`` that refuses a stream of other columns.
+        """
+        make = getattr(self._create, "of_columns", None)
+        is_own = type(self).create is BulkWriterFactory.create  # a subclass may write other files
+        return make() if is_own and make is not None else None
+
 
 class RowDataBulkWriterFactory(BulkWriterFactory):
     """One whose records are rows of a known type."""

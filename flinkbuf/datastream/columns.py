@@ -450,7 +450,10 @@ class ColumnStream:
         return ColumnStream(type(stream)(stream._env, side))
 
     def sink_to(self, sink: Any) -> DataStreamSink:
-        """Write the rows, as records, with a `Sink` of ``flinkbuf.datastream.connectors``.
+        """Write the rows with a `Sink` of ``flinkbuf.datastream.connectors``.
+
+        A `FileSink` of Parquet takes the batches as they are, by the names of their columns, if its buckets and its
+        rolling policy do not depend on records. Others are given records.
 
         Examples
         --------
@@ -466,7 +469,10 @@ class ColumnStream:
         >>> [path.read_text() for path in pathlib.Path(folder).rglob("part-*")]
         ['+I[1]\\n']
         """
-        return self.as_records().sink_to(sink)
+        make = getattr(sink, "of_columns", None)
+        # What functions give is known without a run, too, but they would be called for it.
+        of_columns = None if make is None else make(self.schema() if self._find_schema is None else None)
+        return self.as_records().sink_to(sink) if of_columns is None else self._stream.sink_to(of_columns)
 
     def print(self, sink_identifier: str | None = None) -> DataStreamSink:
         """Print each row to the standard output, as `DataStream.print` does.

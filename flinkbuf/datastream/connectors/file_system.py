@@ -8,7 +8,11 @@ from typing import IO, Any
 
 from flinkbuf.common.serialization import BulkWriterFactory, Encoder
 from flinkbuf.datastream.connectors.base import StreamTransformer, SupportsPreprocessing
-from flinkbuf.datastream.connectors.bucket_assigner import BucketAssigner
+from flinkbuf.datastream.connectors.bucket_assigner import (
+    BasePathBucketAssigner,
+    BucketAssigner,
+    DateTimeBucketAssigner,
+)
 from flinkbuf.datastream.connectors.java_only import StreamingFileSink
 from flinkbuf.datastream.connectors.rolling_policy import (
     DefaultRollingPolicy,
@@ -238,6 +242,34 @@ class FileSink(PartFileSink, SupportsPreprocessing):
         if not isinstance(create, _EncodedRecords.Factory):
             return self
         return FileSink(replace(self.options, create_writer=create.of_records(type_info)))
+
+    def of_columns(self, schema: Any = None) -> FileSink | None:
+        """Return the sink that writes the batches of a column stream as they are; None: it takes records only.
+
+        So does one whose format has no columns, or whose buckets or parts depend on records.
+
+        Parameters
+        ----------
+        schema : pyarrow.Schema, optional
+            Of the stream, if it is known.
+
+        Raises
+        ------
+        ValueError, TypeError
+            If the files have other columns.
+        """
+        options = self.options
+        looks_at_records = type(options.bucket_assigner) not in (BasePathBucketAssigner, DateTimeBucketAssigner)
+        rolls_by_record = type(options.rolling_policy) is not OnCheckpointRollingPolicy
+        factory = getattr(options.create_writer, "__self__", None)
+        if looks_at_records or rolls_by_record or not isinstance(factory, BulkWriterFactory):
+            return None
+        make = factory.of_columns()
+        if make is None:
+            return None
+        if schema is not None:
+            make.check(schema)
+        return FileSink(replace(options, create_writer=make))
 
     class BaseBuilder:
         """What a `FileSink` is to do besides."""

@@ -7,7 +7,13 @@ from typing import IO, Any
 
 from flinkbuf._core.value.own_value import copied
 from flinkbuf.common.serialization import RowDataBulkWriterFactory
-from flinkbuf.datastream.formats.parquet_columns import ParquetColumns, groups_in, names_in
+from flinkbuf.datastream.formats.parquet_columns import (
+    ROWS_PER_GROUP,
+    ParquetColumnFiles,
+    ParquetColumns,
+    groups_in,
+    names_in,
+)
 from flinkbuf.errors import CorruptDataError
 from flinkbuf.records.arrow_batches import ARROW_NAMES
 from flinkbuf.streaming.sources.file_format import BulkFormat, ColumnFormat
@@ -21,7 +27,6 @@ from flinkbuf.types.types import as_type
 __all__ = ["ParquetBulkWriters", "ParquetColumnarRowInputFormat"]
 
 _INSTANT = basic_type("INSTANT")
-ROWS_PER_GROUP = 65_536  # rows that are kept until they are written, as one row group
 
 
 def _pyarrow() -> Any:
@@ -111,7 +116,10 @@ class ParquetColumnarRowInputFormat(BulkFormat):
 
 
 class ParquetBulkWriters:
-    """Makes what writes rows into Parquet files. PyFlink: ParquetBulkWriters."""
+    """Makes what writes rows into Parquet files. PyFlink: ParquetBulkWriters.
+
+    A column stream's batches are written as they are, and no row is an object.
+    """
 
     @staticmethod
     def for_row_type(row_type: Any, hadoop_config: Any = None, utc_timestamp: bool = False) -> RowDataBulkWriterFactory:
@@ -139,6 +147,10 @@ class _ParquetFiles:
 
     def __call__(self, file: IO[bytes]) -> _ParquetWriter:
         return _ParquetWriter(self._row_type, file)
+
+    def of_columns(self) -> ParquetColumnFiles:
+        """Return what makes writers of batches, for the same files."""
+        return ParquetColumnFiles(arrow_schema(self._row_type))
 
 
 class _ParquetWriter:

@@ -1,13 +1,14 @@
-"""Parquet files as batches of columns: no object is made for a row."""
+"""Parquet files as batches of columns, in and out: no object is made for a row."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from flinkbuf.errors import CorruptDataError
-from flinkbuf.records.column_batch import without_dictionaries
+from flinkbuf.records.column_batch import ColumnBatch, PageReader, without_dictionaries
+from flinkbuf.streaming.columns.column_functions import column_as
 from flinkbuf.streaming.sources.file_format import ColumnFormat
 from flinkbuf.streaming.sources.file_split import FileSplit
 from flinkbuf.streaming.sources.wanted_columns import batch_in
@@ -15,6 +16,8 @@ from flinkbuf.streaming.sources.wanted_columns import batch_in
 if TYPE_CHECKING:
     import pyarrow as pa
 
+ROWS_PER_GROUP = 65_536  # rows that are kept until they are written, as one row group
+_BYTES_PER_GROUP = 64 << 20  # of which a row group has not many more
 _READ_BUFFER = 1 << 20  # bytes of a column that are read at once; otherwise all that a row group has of it
 
 
@@ -119,3 +122,96 @@ def _behind(metadata: Any, groups: list[int], split: FileSplit) -> tuple[list[in
             f"{split.skipped - skipped}: another file is in its place"
         )
     return [], 0
+
+
+@dataclass(frozen=True)
+class ParquetColumnFiles:
+    """Makes what writes the batches of a column stream into a file.
+
+    Attributes
+    ----------
+    schema : pyarrow.Schema
+        Of the files; columns are found by their names.
+    """
+
+    schema: pa.Schema
+
+    def __call__(self, file: IO[bytes]) -> ParquetColumnWriter:
+        return ParquetColumnWriter(self.schema, file)
+
+    def check(self, schema: pa.Schema) -> None:
+        """Refuse a stream with other columns, or with values that are never of the type that they have in the files.
+
+        Raises
+        ------
+        ValueError, TypeError
+            With the name of the column.
+        """
+        import pyarrow as pa
+
+        batch_as(pa.RecordBatch.from_pylist([], schema), self.schema)
+
+
+class ParquetColumnWriter:
+    """Writes the batches of one file, put together to row groups."""
+
+    def __init__(self, schema: pa.Schema, file: IO[bytes]) -> None:
+        from pyarrow.parquet import ParquetWriter
+
+        self._schema = schema
+        self._writer = ParquetWriter(file, schema)
+        self._pages = PageReader()
+        self._kept: list[pa.RecordBatch] = []
+        self._row_count = self._byte_count = 0  # of these
+
+    def add_element(self, element: ColumnBatch | bytes) -> None:
+        """Keep one batch; a full row group is written."""
+        batch = batch_as(self._pages.element_of(element).batch, self._schema)
+        self._kept.append(batch)
+        self._row_count += batch.num_rows
+        self._byte_count += batch.nbytes
+        if self._row_count >= ROWS_PER_GROUP or self._byte_count >= _BYTES_PER_GROUP:
+            self._write_groups()
+
+    def flush(self) -> None:
+        """Nothing: a row group that is begun cannot be read."""
+
+    def finish(self) -> None:
+        """Write the rest and the footer."""
+        self._write_groups()
+        self._writer.close()
+
+    def abandon(self) -> None:
+        """Let pyarrow end the file now; it would try to when the file is closed already."""
+        self._writer.close()
+
+    def _write_groups(self) -> None:
+        import pyarrow as pa
+
+        kept, self._kept, self._row_count, self._byte_count = self._kept, [], 0, 0
+        if kept:
+            self._writer.write_table(pa.Table.from_batches(kept, self._schema), 2 * ROWS_PER_GROUP)
+
+
+def batch_as(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Return a batch of a stream as the files of a sink have it, whose columns it has in any order.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If it has other columns, or values that do not fit.
+    """
+    import pyarrow as pa
+
+    if batch.schema.equals(schema):
+        return batch
+    found = batch.schema.names
+    if sorted(found) != sorted(schema.names):
+        raise ValueError(
+            f"the sink writes the columns {', '.join(schema.names)}, and the column stream has "
+            f"{', '.join(found) or 'none'}: say select(...) before sink_to()"
+        )
+    columns = [
+        column_as(batch.column(each.name), each.type, each.name, f"is {each.type} in the files") for each in schema
+    ]
+    return pa.record_batch(columns, schema=schema)
