@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import codecs
 from collections.abc import Callable
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from flinkbuf.streaming.sinks.part_file import PartWriter
 from flinkbuf.streaming.sinks.value_text import file_text_of
 from flinkbuf.types.type_information import TypeInformation
 from flinkbuf.types.types import Types
+
+if TYPE_CHECKING:
+    from flinkbuf.streaming.sources.wanted_columns import MessageColumns
 
 __all__ = [
     "BulkWriter",
@@ -41,6 +44,16 @@ class DeserializationSchema:
 
     def get_produced_type(self) -> TypeInformation | None:
         """Return the type of the records; None: not declared."""
+        return None
+
+    def of_batches(self, wanted: Any) -> MessageColumns | None:
+        """Return what reads many messages at once, as a batch of columns; None: they are read one by one only.
+
+        Parameters
+        ----------
+        wanted : type, optional
+            Of the rows, as ``DataStream.as_columns`` takes it; it may have fewer columns. None: as the schema has them.
+        """
         return None
 
 

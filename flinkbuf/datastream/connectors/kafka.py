@@ -14,6 +14,7 @@ from flinkbuf.streaming.sinks.kafka_sink import KafkaSinkOptions, KafkaTopicSink
 from flinkbuf.streaming.sources.kafka_client import KafkaTopicPartition, client_library, client_properties
 from flinkbuf.streaming.sources.kafka_offsets import KafkaOffsetResetStrategy, KafkaOffsetsInitializer
 from flinkbuf.streaming.sources.kafka_source import KafkaSourceOptions, KafkaTopicSource
+from flinkbuf.streaming.sources.wanted_columns import MessageColumns
 
 __all__ = [
     "FlinkKafkaConsumer",
@@ -186,6 +187,12 @@ class _ValueOnly:
     def __call__(self, message: Any) -> Any:
         value = message.value()
         return None if value is None else self._schema.deserialize(value)
+
+    def of_batches(self, wanted: Any) -> MessageColumns | None:
+        """Return what reads many values at once; None: the schema reads them one by one only."""
+        make = getattr(self._schema, "of_batches", None)
+        columns: MessageColumns | None = None if make is None else make(wanted)
+        return columns
 
 
 class KafkaTopicSelector(ABC):

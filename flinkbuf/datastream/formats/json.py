@@ -7,11 +7,15 @@ import datetime
 import json
 from collections.abc import Callable
 from decimal import Decimal
+from importlib.util import find_spec
 from typing import Any
 
 from flinkbuf.common.serialization import DeserializationSchema, Encoder, SerializationSchema
+from flinkbuf.datastream.formats.json_columns import ALIKE, JsonMessages
 from flinkbuf.errors import CorruptDataError
+from flinkbuf.records.arrow_batches import arrow_schema
 from flinkbuf.streaming.sources.file_format import LineFormat
+from flinkbuf.streaming.sources.wanted_columns import MessageColumns, wanted_schema
 from flinkbuf.types.row import row_class
 from flinkbuf.types.type_information import RowTypeInfo, TypeInformation
 
@@ -96,13 +100,18 @@ def _plain(value: Any) -> Any:
 
 
 class JsonRowDeserializationSchema(DeserializationSchema):
-    """Makes a row from a JSON object. PyFlink: JsonRowDeserializationSchema."""
+    """Makes a row from a JSON object. PyFlink: JsonRowDeserializationSchema.
+
+    Where ``as_columns`` follows a `KafkaSource` directly, pyarrow reads many messages at once, and no row is an object:
+    if all fields are numbers, booleans and texts, and one that is missing is no error.
+    """
 
     def __init__(
         self, type_info: TypeInformation, fail_on_missing_field: bool = False, ignore_parse_errors: bool = False
     ) -> None:
         self._type_info = type_info
         self._parse = _JsonParser(type_info, fail_on_missing_field)
+        self._fails_on_missing = fail_on_missing_field
         self._ignores_errors = ignore_parse_errors
 
     @staticmethod
@@ -122,6 +131,22 @@ class JsonRowDeserializationSchema(DeserializationSchema):
     def get_produced_type(self) -> TypeInformation:
         """Return the row type."""
         return self._type_info
+
+    def of_batches(self, wanted: Any) -> MessageColumns | None:
+        """Return what reads many messages at once: numbers, booleans and texts that may be missing; None for others."""
+        row_type = self._type_info
+        is_own = type(self).deserialize is JsonRowDeserializationSchema.deserialize  # a subclass may give other rows
+        if (
+            not is_own
+            or self._fails_on_missing
+            or not isinstance(row_type, RowTypeInfo)
+            or find_spec("pyarrow") is None
+        ):
+            return None
+        if not all(each.kind in ALIKE for each in row_type.field_types):
+            return None
+        schema = wanted_schema(wanted, row_type, row_type)
+        return JsonMessages(schema, row_type, arrow_schema(row_type), self.deserialize)
 
     class Builder:
         """Makes one; each method returns the builder."""

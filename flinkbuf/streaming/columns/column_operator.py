@@ -108,7 +108,8 @@ def as_columns_operator(description: Any, max_rows: int, max_bytes: int, max_del
     codec = record_type(description).codec
     builder = batch_builder(codec, description, max_rows, max_bytes)
     gathered = RecordsToBatch(codec, builder)
-    return AsColumnsOperator(_Elements(arrow_schema(description)), (pa.RecordBatch, pa.Table), gathered, max_delay_ms)
+    batch_classes = (ColumnBatch, pa.RecordBatch, pa.Table)
+    return AsColumnsOperator(_Elements(arrow_schema(description)), batch_classes, gathered, max_delay_ms)
 
 
 class _Elements:
@@ -123,6 +124,8 @@ class _Elements:
         """Give the elements of a batch; `timestamps`: of its rows, or the one that all have, or None."""
         import numpy as np
 
+        if isinstance(batch, ColumnBatch):  # of a source whose rows have timestamps of their own
+            batch, timestamps = batch.batch, batch.timestamps
         position = 0
         for each in record_batches(batch):
             if not each.num_rows:

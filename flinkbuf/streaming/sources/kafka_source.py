@@ -11,9 +11,11 @@ import zlib
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from flinkbuf._core.operators.stream_operator import NO_TIMESTAMP
 from flinkbuf.log import logger
+from flinkbuf.records.column_batch import ColumnBatch
 from flinkbuf.streaming.sources.input_status import InputStatus
 from flinkbuf.streaming.sources.kafka_client import (
     REQUEST_TIMEOUT_S,
@@ -31,7 +33,11 @@ from flinkbuf.streaming.sources.source import (
     SourceReader,
     SplitEnumerator,
 )
+from flinkbuf.streaming.sources.wanted_columns import MessageColumns
 from flinkbuf.types.type_information import TypeInformation
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _BATCH = 500  # messages that are taken from the client library at once
 _BATCHES_AHEAD = 2  # that wait for the task
@@ -101,6 +107,30 @@ class KafkaTopicSource(Source):
     def create_reader(self, context: ReaderContext) -> SourceReader:
         """Read partitions."""
         return KafkaReader(context, self.options)
+
+    def of_batches(self, wanted: Any, max_rows: int, max_bytes: int) -> tuple[KafkaTopicSource, pa.Schema] | None:
+        """Return a source of the same rows as batches of columns, and their schema; None: they are read one by one."""
+        make = getattr(self.options.deserialize, "of_batches", None)
+        columns = None if make is None else make(wanted)
+        if columns is None or type(self).create_reader is not KafkaTopicSource.create_reader:
+            return None
+        return KafkaColumnSource(self.options, columns, max_rows), columns.schema
+
+
+class KafkaColumnSource(KafkaTopicSource):
+    """Reads partitions as batches of columns. Its checkpoints are those of a source of the same rows."""
+
+    def __init__(self, options: KafkaSourceOptions, columns: MessageColumns, max_rows: int) -> None:
+        super().__init__(options)
+        self._columns = columns
+        self._max_rows = max_rows
+
+    def get_produced_type(self) -> None:
+        """Return None: the records are batches."""
+
+    def create_reader(self, context: ReaderContext) -> SourceReader:
+        """Read partitions as batches."""
+        return KafkaColumnReader(context, self.options, self._columns, self._max_rows)
 
 
 class KafkaEnumerator(SplitEnumerator):
@@ -215,8 +245,9 @@ class KafkaReader(SourceReader):
 
     has_split_outputs = True
 
-    def __init__(self, context: ReaderContext, options: KafkaSourceOptions) -> None:
+    def __init__(self, context: ReaderContext, options: KafkaSourceOptions, messages_at_once: int = _BATCH) -> None:
         self._context = context
+        self._messages_at_once = messages_at_once
         self._options = options
         self._splits: dict[KafkaTopicPartition, KafkaPartitionSplit] = {}  # each begins with what comes next
         self._ended: dict[KafkaTopicPartition, int] = {}  # where those of bounded sources have come to their end
@@ -234,7 +265,8 @@ class KafkaReader(SourceReader):
             return
         if self._fetcher is None:
             properties = {"group.id": "flinkbuf", "auto.offset.reset": "error", **self._options.properties}
-            self._fetcher = _Fetcher(make_consumer({**properties, "enable.partition.eof": True}), self._context)
+            consumer = make_consumer({**properties, "enable.partition.eof": True})
+            self._fetcher = _Fetcher(consumer, self._context, self._messages_at_once)
         self._splits.update({split.partition: split for split in splits})
         partitions = [as_client(split.partition, split.start) for split in splits]
         self._fetcher.order(lambda consumer: consumer.incremental_assign(partitions))
@@ -245,8 +277,7 @@ class KafkaReader(SourceReader):
 
     def poll_next(self, output: Any) -> int:
         """Emit what was taken until the turn is over."""
-        while self._empty:
-            output.release_output_for_split(self._empty.pop())
+        self._release_empty(output)
         if not self._messages and self._fetcher is not None:
             self._messages.extend(self._fetcher.take())
         messages = self._messages
@@ -254,9 +285,16 @@ class KafkaReader(SourceReader):
             self._emit(messages.popleft(), output)
             if output.is_turn_over:
                 break
+        return self._status()
+
+    def _release_empty(self, output: Any) -> None:
+        while self._empty:
+            output.release_output_for_split(self._empty.pop())
+
+    def _status(self) -> int:
         if not self._splits and self._has_no_more:
             return InputStatus.END_OF_INPUT
-        has_more = bool(messages) or (self._fetcher is not None and self._fetcher.has_messages)
+        has_more = bool(self._messages) or (self._fetcher is not None and self._fetcher.has_messages)
         return InputStatus.MORE_AVAILABLE if has_more else InputStatus.NOTHING_AVAILABLE
 
     def _emit(self, message: Any, output: Any) -> None:
@@ -328,6 +366,58 @@ class KafkaReader(SourceReader):
             self._fetcher.close()
 
 
+class KafkaColumnReader(KafkaReader):
+    """Emits the messages that were taken at once, as one batch for each partition, and is behind them then.
+
+    So a checkpoint stands between batches, and each partition has its own offset and its own watermarks, as by records.
+    """
+
+    def __init__(
+        self, context: ReaderContext, options: KafkaSourceOptions, columns: MessageColumns, max_rows: int
+    ) -> None:
+        super().__init__(context, options, max_rows)
+        self._columns = columns
+
+    def poll_next(self, output: Any) -> int:
+        """Emit what was taken at once."""
+        self._release_empty(output)
+        taken: dict[KafkaTopicPartition, list[Any]] = {}
+        for message in self._fetcher.take() if self._fetcher is not None else ():
+            partition = KafkaTopicPartition(message.topic(), message.partition())
+            if message.error() is None:
+                taken.setdefault(partition, []).append(message)
+            else:  # such as that the partition has no more: behind the messages that came before
+                self._emit_batch(partition, taken.pop(partition, []), output)
+                self._hear(message, self._splits.get(partition), output)
+        for partition, messages in taken.items():
+            self._emit_batch(partition, messages, output)
+        return self._status()
+
+    def _emit_batch(self, partition: KafkaTopicPartition, messages: list[Any], output: Any) -> None:
+        split = self._splits.get(partition)
+        if split is None:
+            return  # it has ended
+        messages = [message for message in messages if message.offset() >= split.start]
+        if not messages:
+            return
+        is_before = [split.stop is None or message.offset() < split.stop for message in messages]
+        wanted = [message for message, is_wanted in zip(messages, is_before, strict=True) if is_wanted]
+        element = self._element_of([message for message in wanted if message.value() is not None])
+        if len(element):
+            split_output = output.create_output_for_split(split.split_id)
+            split_output.collect(element, None if element.timestamps is None else element.latest)
+        self._advance(split, messages[-1].offset() + 1, output)
+
+    def _element_of(self, messages: list[Any]) -> ColumnBatch:
+        import numpy as np
+
+        batch, kept = self._columns.read([message.value() for message in messages])
+        found = [messages[index] for index in kept] if kept is not None else messages
+        times = [time_ms if kind else NO_TIMESTAMP for kind, time_ms in (message.timestamp() for message in found)]
+        has_none = all(time_ms == NO_TIMESTAMP for time_ms in times)
+        return ColumnBatch(batch, None if has_none else np.array(times, np.int64))
+
+
 def _commit(consumer: Any, offsets: list[Any], checkpoint_id: int) -> None:
     try:
         consumer.commit(offsets=offsets, asynchronous=True)
@@ -341,8 +431,9 @@ class _Fetcher:
     It alone uses the consumer: what changes partitions waits for a thread that waits for messages.
     """
 
-    def __init__(self, consumer: Any, context: ReaderContext) -> None:
+    def __init__(self, consumer: Any, context: ReaderContext, messages_at_once: int) -> None:
         self._consumer = consumer
+        self._messages_at_once = messages_at_once
         self._orders: deque[Callable[[Any], Any]] = deque()
         self._wake = context.wake
         self._name = f"{context.task.task_name_with_subtask} Kafka"
@@ -380,7 +471,7 @@ class _Fetcher:
             while not self._is_closed:
                 while self._orders:
                     self._orders.popleft()(self._consumer)
-                messages = self._consumer.consume(_BATCH, _POLL_S)
+                messages = self._consumer.consume(self._messages_at_once, _POLL_S)
                 if messages:
                     self._put(messages)
         except BaseException as error:

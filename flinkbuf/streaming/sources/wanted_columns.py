@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from flinkbuf.errors import CorruptDataError
@@ -12,6 +12,22 @@ from flinkbuf.types.type_information import RowTypeInfo, TypeInformation
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
+class MessageColumns:
+    """Reads messages as batches of columns; a subclass says how in `read`.
+
+    Attributes
+    ----------
+    schema : pyarrow.Schema
+        Of all batches.
+    """
+
+    schema: pa.Schema
+
+    def read(self, messages: Sequence[bytes]) -> tuple[pa.RecordBatch, list[int] | None]:
+        """Return the rows of messages, in their order, and the numbers of those that have one; None: each has."""
+        raise NotImplementedError(f"{type(self).__name__}.read")
 
 
 def kept_description(description: Any, row_type: RowTypeInfo) -> RowTypeInfo | pa.Schema:
