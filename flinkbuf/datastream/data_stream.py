@@ -40,6 +40,7 @@ from flinkbuf.datastream.program.operator_factories import (
 from flinkbuf.datastream.slot_sharing_group import SlotSharingGroup
 from flinkbuf.datastream.windowed_stream import AllWindowedStream, WindowedStream
 from flinkbuf.runtime.graph.transformation import (
+    BatchSource,
     ChainingStrategy,
     CustomExchange,
     KeyedExchange,
@@ -652,8 +653,9 @@ class DataStream(Generic[T]):
         type : TypeInformation, DDL, pyspark StructType or pyarrow schema, optional
             Of the records; by default the stream's declared type, or the columns of a DataFrame, which comes as the
             batches that Spark makes of it. Batches that are records (``pyarrow.RecordBatch`` or
-            ``Table``) have these columns, in any order, and are cast to their types. Directly behind a source that
-            reads columns, such as Parquet or CSV files, it may name some of them, and no others are read.
+            ``Table``) have these columns, in any order, and are cast to their types. If the declared type has fields
+            of all these names they are found by them, and it may name some of these. A source that gives columns, such
+            as Parquet or CSV files, does not read the others.
         max_rows, max_bytes, max_delay
             As for `map_batches`; batches that are records go on as they are.
 
@@ -678,27 +680,30 @@ class DataStream(Generic[T]):
         from flinkbuf.datastream.program.column_factories import AsColumnsFactory
         from flinkbuf.records.column_batch import COLUMNS
 
-        stream, schema = self._of_batches(self._value_type if type is None else type, max_rows, max_bytes)
-        description = type if type is not None else schema if schema is not None else self._value_type
+        batches = self._of_batches(self._value_type if type is None else type, max_rows, max_bytes)
+        description = type if type is not None else batches.schema if batches is not None else self._value_type
         if description is None:
             raise ValueError(
                 f"the records of {self.get_name()!r} are of no declared type, so their columns are not known: say "
                 "as_columns('id bigint, name string'), or give the operator before it an output type"
             )
         delay_ms = -1 if max_delay is None else milliseconds_of("max_delay", max_delay)
-        factory = AsColumnsFactory(None, description, max_rows, max_bytes, delay_ms)
+        factory = AsColumnsFactory(None, description, max_rows, max_bytes, delay_ms, self._value_type)
         factory.create()  # refuses what no operator can be made of
-        return ColumnStream(stream._transform("AsColumns", COLUMNS, factory), description)
+        return ColumnStream(self._transform("AsColumns", COLUMNS, factory, reads_batches=batches), description)
 
-    def _of_batches(self, wanted: Any, max_rows: int, max_bytes: int) -> tuple[DataStream[Any], Any]:
-        """Return this stream, or that of the same source as batches with their schema, where it can give these."""
+    def _of_batches(self, wanted: Any, max_rows: int, max_bytes: int) -> BatchSource | None:
+        """Return what makes the source that this stream is give batches; None: it is none, or has records only."""
         source = self._transformation
         make = getattr(source.factory, "of_batches", None) if isinstance(source, OperatorTransformation) else None
         made = None if make is None else make(wanted, max_rows, max_bytes)
-        if made is None:
-            return self, None
-        factory, schema = made
-        return DataStream(self._env, source.like(factory=factory, type=None)), schema
+        if make is None or made is None:
+            return None
+        try:
+            whole, _ = make(None, max_rows, max_bytes)
+        except TypeError:  # a column that nobody wants here has no type of Arrow
+            whole = None
+        return BatchSource(made[0], made[1], whole)
 
     def process(self, func: ProcessFunction, output_type: Any = None) -> DataStream[Any]:
         """Give all that the function yields; ``yield tag, value`` goes to a side output.

@@ -19,12 +19,13 @@ class AsColumnsFactory(OperatorFactory):
     max_rows: int
     max_bytes: int
     max_delay_ms: int
+    declared: Any = None  # type of the records
 
     def create(self) -> StreamOperator:
         """Make the operator."""
         from flinkbuf.streaming.columns.column_operator import as_columns_operator
 
-        return as_columns_operator(self.description, self.max_rows, self.max_bytes, self.max_delay_ms)
+        return as_columns_operator(self.description, self.declared, self.max_rows, self.max_bytes, self.max_delay_ms)
 
 
 @dataclass(frozen=True)

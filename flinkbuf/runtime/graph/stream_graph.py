@@ -7,7 +7,7 @@ StreamGraphGenerator, StreamNode, StreamEdge.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from flinkbuf.runtime.graph.transformation import (
@@ -158,11 +158,17 @@ def build_stream_graph(transformations: Iterable[Transformation], settings: Grap
             "No operators defined in streaming topology. Cannot execute: make a stream from a source first"
         )
     groups: dict[int, str] = {}
-    nodes = {operator.id: _node(number, operator, settings, groups) for number, operator in enumerate(operators, 1)}
+    of_batches = _sources_of_batches(operators)
+    nodes = {
+        operator.id: _node(number, of_batches.get(operator.id, operator), settings, groups)
+        for number, operator in enumerate(operators, 1)
+    }
     for operator in operators:
         for input_number, given in enumerate(operator.inputs, 1):
             for feed in _feeds(given):
-                _connect(nodes[feed.source.id], nodes[operator.id], input_number, feed, settings)
+                source = nodes[feed.source.id]
+                carried = replace(feed, type=None) if feed.source.id in of_batches else feed
+                _connect(source, nodes[operator.id], input_number, carried, settings)
     graph = StreamGraph(settings, list(nodes.values()))
     _check_uids(graph)
     _check_co_location(graph)
@@ -180,6 +186,28 @@ def _operators_of(transformations: Iterable[Transformation]) -> list[OperatorTra
             pending.extend(transformation.inputs)
     _check_no_cycle(list(found.values()))
     return [found[id] for id in sorted(found) if isinstance(found[id], OperatorTransformation)]  # type: ignore[misc]
+
+
+def _sources_of_batches(operators: Iterable[OperatorTransformation]) -> dict[int, OperatorTransformation]:
+    """Return, by their ids, sources as they give batches: those of which all that reads them takes batches.
+
+    A source is read once. If its readers want different columns it gives all.
+    """
+    readers: dict[int, list[OperatorTransformation]] = {}
+    for operator in operators:
+        for given in operator.inputs:
+            for feed in _feeds(given):
+                readers.setdefault(feed.source.id, []).append(operator)
+    found = {}
+    for source in operators:
+        wanted = [each.reads_batches if each.inputs == [source] else None for each in readers.get(source.id, ())]
+        batches = [each for each in wanted if each is not None]
+        if batches and len(batches) == len(wanted):
+            first = batches[0]
+            factory = first.factory if all(each.schema == first.schema for each in batches) else first.whole
+            if factory is not None:
+                found[source.id] = replace(source, factory=factory, type=None)
+    return found
 
 
 def _check_no_cycle(transformations: Sequence[Transformation]) -> None:

@@ -47,6 +47,25 @@ class Transformation:
         return replace(self, id=next(_ids), **changes)
 
 
+@dataclass(frozen=True)
+class BatchSource:
+    """What a source is made by instead, so that it gives batches of columns and no records.
+
+    Attributes
+    ----------
+    factory : callable
+        Makes the source's operator.
+    schema : pyarrow.Schema
+        Of the batches.
+    whole : callable, optional
+        Makes the operator of one that gives all columns, of which each reader takes its own; None: there is none.
+    """
+
+    factory: Callable[[], Any]
+    schema: Any
+    whole: Callable[[], Any] | None
+
+
 @dataclass(eq=False)
 class OperatorTransformation(Transformation):
     """A source (no inputs), an operator of one or more inputs, or a sink (type None and nothing reads it).
@@ -61,6 +80,7 @@ class OperatorTransformation(Transformation):
     is_bounded: bool | None = True  # of a source: whether it comes to an end by itself; None: unknown
     is_legacy_source: bool = False  # a SourceFunction: operators that yield to the mailbox are not chained to it
     is_yielding: bool = False  # such as the async operator
+    reads_batches: BatchSource | None = None  # takes batches, too, of the source that is its input
     is_keyed: bool = False
     key_type: Any = None  # None: not declared
     chaining_strategy: ChainingStrategy = ChainingStrategy.ALWAYS

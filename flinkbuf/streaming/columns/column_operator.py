@@ -6,7 +6,7 @@ Flink: AbstractStreamOperator.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +22,7 @@ from flinkbuf.streaming.chain.functions import has_lifecycle
 from flinkbuf.streaming.chain.map_batches import milliseconds_in, record_batches
 from flinkbuf.streaming.columns.column_functions import column_as
 from flinkbuf.streaming.time.watermark_strategy import TimestampAssigner, WatermarkStrategy
+from flinkbuf.types.type_information import RowTypeInfo, TypeInformation
 
 if TYPE_CHECKING:
     import numpy as np
@@ -93,31 +94,48 @@ class ColumnFunctionOperator(ColumnOperator):
             self.emit(result)
 
 
-def as_columns_operator(description: Any, max_rows: int, max_bytes: int, max_delay_ms: int) -> AsColumnsOperator:
+def as_columns_operator(
+    description: Any, declared: TypeInformation | None, max_rows: int, max_bytes: int, max_delay_ms: int
+) -> AsColumnsOperator:
     """Return the operator that makes column batches of records, or of records that are batches.
 
     Parameters
     ----------
     description : TypeInformation, DDL, pyspark StructType or pyarrow schema
-        Of the records.
+        Of the rows of the batches.
+    declared : TypeInformation, optional
+        Of the records; if it has fields of all these names, they are found by them.
     max_rows, max_bytes, max_delay_ms
         As for `DataStream.map_batches`.
     """
     import pyarrow as pa
 
-    codec = record_type(description).codec
-    builder = batch_builder(codec, description, max_rows, max_bytes)
+    schema = arrow_schema(description)
+    is_part = False
+    if isinstance(declared, RowTypeInfo) and _are_others_of(schema.names, declared.field_names):
+        is_part = True
+        codec = declared.codec
+        builder = batch_builder(codec, declared, max_rows, max_bytes, schema.names)
+    else:
+        codec = record_type(description).codec
+        builder = batch_builder(codec, description, max_rows, max_bytes)
     gathered = RecordsToBatch(codec, builder)
     batch_classes = (ColumnBatch, pa.RecordBatch, pa.Table)
-    return AsColumnsOperator(_Elements(arrow_schema(description)), batch_classes, gathered, max_delay_ms)
+    return AsColumnsOperator(_Elements(schema, is_part), batch_classes, gathered, max_delay_ms)
+
+
+def _are_others_of(names: Sequence[str], fields: Sequence[str]) -> bool:
+    """Return whether these are some of the fields, or all in another order."""
+    return list(names) != list(fields) and set(names) <= set(fields)
 
 
 class _Elements:
-    """Makes elements of what was gathered, and of batches that are records."""
+    """Makes elements of what was gathered, and of batches that are records, which have more columns if it `picks`."""
 
-    def __init__(self, schema: pa.Schema) -> None:
+    def __init__(self, schema: pa.Schema, picks: bool = False) -> None:
         import pyarrow as pa
 
+        self._picks = picks
         self._schema = without_dictionaries(pa.RecordBatch.from_pylist([], schema)).schema
 
     def __call__(self, batch: Any, timestamps: Any) -> Iterator[ColumnBatch]:
@@ -143,7 +161,7 @@ class _Elements:
         import pyarrow as pa
 
         wanted, found = self._schema.names, batch.schema.names
-        if sorted(wanted) != sorted(found):
+        if sorted(wanted) != sorted(name for name in found if name in wanted or not self._picks):
             raise ValueError(
                 f"a batch with the columns {', '.join(found) or '(none)'} came where as_columns() was told of "
                 f"{', '.join(wanted)}"

@@ -118,7 +118,7 @@ def test_windows_by_the_timestamps_of_messages(brokers, parallelism):
     write(brokers, topic, VALUES)
     strategy = WatermarkStrategy.for_monotonous_timestamps()
     rows = embedded(parallelism).from_source(source_of(brokers, topic), strategy, "topic").as_columns("n bigint")
-    assert isinstance(rows._stream._transformation.inputs[0].factory.source, KafkaColumnSource)
+    assert isinstance(rows._stream._transformation.reads_batches.factory.source, KafkaColumnSource)
     windows = rows.select(k=lambda batch: pa.array([0] * len(batch))).key_by("k")
     found = windows.window(TumblingEventTimeWindows.of(Time.seconds(10))).aggregate(end=window_end(), rows=count())
     counts = sorted((row.end.second, row.rows) for row in found.execute_and_collect())

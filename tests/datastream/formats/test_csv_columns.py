@@ -271,7 +271,7 @@ def test_a_program_reads_columns_without_saying_so(tmp_path, parallelism):
     write_files(tmp_path)
     rows = embedded(parallelism).from_source(file_source(tmp_path), WatermarkStrategy.no_watermarks(), "files")
     stream = rows.as_columns()
-    assert isinstance(stream._stream._transformation.inputs[0].factory.source, FileColumnSource)
+    assert isinstance(stream._stream._transformation.reads_batches.factory.source, FileColumnSource)
     sums = stream.with_columns(k=lambda batch: pa.array([0] * len(batch))).key_by("k")
     results = list(sums.aggregate(rows=count(), n=sum_("n")).execute_and_collect())
     assert max(results) == (0, 60, sum(range(60)))

@@ -250,7 +250,8 @@ def embedded(parallelism=1):
 
 
 def reads_columns(stream):
-    return isinstance(stream._stream._transformation.inputs[0].factory.source, FileColumnSource)
+    graph = stream._stream._env._stream_graph(None, runs_in_program=True)
+    return isinstance(graph.nodes[0].transformation.factory.source, FileColumnSource)
 
 
 @pytest.mark.parametrize("parallelism", [1, 2])
@@ -276,10 +277,45 @@ def test_a_strategy_that_looks_at_records_gets_them(tmp_path):
     assert reads_columns(embedded().from_source(file_source(tmp_path), strategy, "files").as_columns())
     strategy = strategy.with_timestamp_assigner(lambda row, timestamp: row.n)
     stream = embedded().from_source(file_source(tmp_path), strategy, "files").as_columns()
-    assert not reads_columns(stream)
     assert stream.execute_and_collect(limit=2) == [(5,), (6,)]
+    stream = embedded().from_source(file_source(tmp_path), strategy, "files").as_columns()
+    assert not reads_columns(stream)
     strategy = WatermarkStrategy.for_generator(lambda: None)
     assert not reads_columns(embedded().from_source(file_source(tmp_path), strategy, "files").as_columns())
+
+
+def test_a_source_that_others_read_too_is_read_once(tmp_path):
+    pq.write_table(pa.table({"n": [5, 6], "s": ["a", "b"]}), tmp_path / "a.parquet")
+    file_format = ParquetColumnarRowInputFormat("n bigint, s string")
+    source = FileSource.for_bulk_file_format(file_format, str(tmp_path)).build()
+
+    def reading(*wanted):
+        rows = embedded().from_source(source, WatermarkStrategy.no_watermarks(), "files").uid("files")
+        return rows, [rows.as_columns(each) for each in wanted]
+
+    _, (one, two) = reading("n bigint", "n bigint")
+    assert reads_columns(one)
+    assert sorted(one.union(two).execute_and_collect()) == [(5,), (5,), (6,), (6,)]
+    rows, (one,) = reading("s string")
+    texts = one.as_records().map(lambda row: row.s, Types.STRING())
+    both = texts.union(rows.map(lambda row: row.s * 2, Types.STRING()))
+    assert not reads_columns(one)
+    assert sorted(both.execute_and_collect()) == ["a", "aa", "b", "bb"]
+    _, (one, two) = reading("s string", "n int")
+    records = [each.as_records().map(str, Types.STRING()) for each in (one, two)]
+    assert reads_columns(one)
+    found = sorted(records[0].union(records[1]).execute_and_collect())
+    assert found == ["Row(n=5)", "Row(n=6)", "Row(s='a')", "Row(s='b')"]
+
+
+def test_some_columns_of_records_are_found_by_their_names():
+    rows = embedded().from_collection([(1, "a", 2.5)], "n bigint, s string, x double")
+    for type_, row in (("x double, n int", (2.5, 1)), ("s string", ("a",))):
+        assert rows.as_columns(type_).execute_and_collect(limit=1) == [row]
+    with pytest.raises(TypeError, match="column 'n' is int8 to as_columns.. .* do not fit"):
+        embedded().from_collection([(300, "a")], "n bigint, s string").as_columns("n tinyint").execute_and_collect(
+            limit=1
+        )
 
 
 def test_a_subclass_that_gives_other_rows_is_asked_for_them(tmp_path):

@@ -113,7 +113,7 @@ def test_what_arrow_has_no_place_for_comes_as_records(spark):
     there = environment().from_data_frame(data).as_columns().to_data_frame()
     data = spark.range(0, 3, 1, 1).selectExpr("id", "array(timestamp'2024-01-01 10:00:00') as at")
     stream = environment().from_data_frame(data)
-    assert stream._transformation.factory.of_batches() is None
+    assert stream._transformation.factory.of_batches(None, 1, 1) is None
     assert values_of(stream.as_columns().to_data_frame("id bigint, at array<timestamp_ntz>")) == values_of(there)
 
 
