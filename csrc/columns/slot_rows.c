@@ -6,8 +6,9 @@
 #define FIRST_CAPACITY  1024 /* slots */
 #define FAN_OUT_BITS    4
 #define FAN_OUT         (1u << FAN_OUT_BITS)
-#define FIRST_ROWS      2 /* of a slot */
+#define FIRST_ROWS      4 /* of a slot that has more than one */
 #define MIN_SHRUNK_ROWS 16
+#define MOST_SPARE      1024 /* arrays of FIRST_ROWS, and as many more as there are in use */
 #define MOST_ROWS       ((size_t)1 << 30)
 #define AHEAD           8 /* rows for which memory is asked before they are looked at */
 
@@ -17,6 +18,11 @@ struct misplaced_row {
   uint64_t mark;
   uint32_t slot;
 };
+
+/* The rows that a slot has, one behind the other. */
+static inline struct fb_slot_row* rows_of(struct fb_slot_row_list* list) {
+  return list->capacity == 0 ? &list->one : list->rows + list->first;
+}
 
 /* ---- the tree of earliest times --------------------------------------------------------------------- */
 
@@ -41,8 +47,8 @@ static void fill_upper_levels(struct fb_slot_rows* self) {
       self->earliest[level][i] = least_of_group(self, level - 1, i);
 }
 
-static inline int64_t earliest_in(const struct fb_slot_row_list* list) {
-  return list->count == 0 ? INT64_MAX : list->rows[list->first].time;
+static inline int64_t earliest_in(struct fb_slot_row_list* list) {
+  return list->count == 0 ? INT64_MAX : rows_of(list)->time;
 }
 
 /* A row of this time came to a slot. */
@@ -53,16 +59,12 @@ static inline void note_earlier(struct fb_slot_rows* self, uint32_t slot, int64_
     self->earliest[level][i] = time;
 }
 
-/* Rows left a slot. */
-static void note_later(struct fb_slot_rows* self, uint32_t slot) {
-  int64_t time = earliest_in(&self->lists[slot]);
-  size_t i = slot;
-
-  for (uint32_t level = 0; self->earliest[level][i] != time;) {
-    self->earliest[level][i] = time;
-    i >>= FAN_OUT_BITS;
-    if (++level == self->levels) return;
-    time = least_of_group(self, level - 1, i);
+/* Rows left slots of a sixteen, whose own times are noted. */
+static void note_group(struct fb_slot_rows* self, size_t group) {
+  for (uint32_t level = 1; level < self->levels; level++, group >>= FAN_OUT_BITS) {
+    int64_t time = least_of_group(self, level - 1, group);
+    if (self->earliest[level][group] == time) return;
+    self->earliest[level][group] = time;
   }
 }
 
@@ -84,6 +86,45 @@ static uint32_t next_due(const struct fb_slot_rows* self, uint32_t from, int64_t
     i = (i + FAN_OUT - 1) >> FAN_OUT_BITS;
   }
   return self->count;
+}
+
+/* ---- arrays of rows --------------------------------------------------------------------------------- */
+
+/* An array of rows. The smallest ones are kept for the next slot, as most of them come and go all the time. */
+static struct fb_slot_row* make_rows(struct fb_slot_rows* self, size_t capacity) {
+  struct fb_slot_row* rows = self->spare;
+
+  if (capacity == FIRST_ROWS && rows != NULL) {
+    memcpy(&self->spare, rows, sizeof self->spare);
+    self->spare_count--;
+  } else {
+    rows = malloc(capacity * sizeof *rows);
+  }
+  if (rows != NULL) self->row_bytes += capacity * sizeof *rows;
+  return rows;
+}
+
+static void free_rows(struct fb_slot_rows* self, struct fb_slot_row* rows, size_t capacity) {
+  self->row_bytes -= capacity * sizeof *rows;
+  if (capacity == FIRST_ROWS) {
+    memcpy(rows, &self->spare, sizeof self->spare);
+    self->spare = rows;
+    self->spare_count++;
+  } else {
+    free(rows);
+  }
+}
+
+/* Gives back what is kept beyond what there is in use, and `most`. */
+static void free_spare_rows(struct fb_slot_rows* self, size_t most) {
+  size_t in_use = most == 0 ? 0 : self->row_bytes / (FIRST_ROWS * sizeof *self->spare);
+
+  while (self->spare_count > most + in_use) {
+    struct fb_slot_row* rows = self->spare;
+    memcpy(&self->spare, rows, sizeof self->spare);
+    self->spare_count--;
+    free(rows);
+  }
 }
 
 /* ---- slots ------------------------------------------------------------------------------------------ */
@@ -115,14 +156,17 @@ int fb_slot_rows_grow(struct fb_slot_rows* self, uint32_t count) {
 }
 
 void fb_slot_rows_clear(struct fb_slot_rows* self) {
-  for (uint32_t i = 0; i < self->count; i++) free(self->lists[i].rows);
+  for (uint32_t i = 0; i < self->count; i++)
+    if (self->lists[i].capacity > 0) free(self->lists[i].rows);
+  free_spare_rows(self, 0);
   free(self->lists);
   for (uint32_t level = 0; level < FB_SLOT_ROWS_LEVELS; level++) free(self->earliest[level]);
   *self = (struct fb_slot_rows){0};
 }
 
 size_t fb_slot_rows_bytes(const struct fb_slot_rows* self) {
-  size_t bytes = self->capacity * sizeof *self->lists + self->row_bytes;
+  size_t spare_bytes = self->spare_count * FIRST_ROWS * sizeof *self->spare;
+  size_t bytes = self->capacity * sizeof *self->lists + self->row_bytes + spare_bytes;
 
   for (uint32_t level = 0; level < self->levels; level++) bytes += entries_at(self->capacity, level) * sizeof(int64_t);
   return bytes;
@@ -160,12 +204,11 @@ static inline uint32_t rows_before(const struct fb_slot_row* rows, uint32_t coun
 
 /* Moves the rows to an array of their own size. */
 static int move_rows(struct fb_slot_rows* self, struct fb_slot_row_list* list, size_t capacity) {
-  struct fb_slot_row* rows = malloc(capacity * sizeof *rows);
+  struct fb_slot_row* rows = make_rows(self, capacity);
 
   if (rows == NULL) return FB_ENOMEM;
-  if (list->count > 0) memcpy(rows, list->rows + list->first, list->count * sizeof *rows);
-  free(list->rows);
-  self->row_bytes += (capacity - list->capacity) * sizeof *rows;
+  memcpy(rows, rows_of(list), list->count * sizeof *rows);
+  if (list->capacity > 0) free_rows(self, list->rows, list->capacity);
   list->rows = rows;
   list->first = 0;
   list->capacity = (uint32_t)capacity;
@@ -177,7 +220,7 @@ static int move_rows(struct fb_slot_rows* self, struct fb_slot_row_list* list, s
 static int make_row_room(struct fb_slot_rows* self, struct fb_slot_row_list* list, size_t more) {
   size_t capacity = list->capacity == 0 ? FIRST_ROWS : list->capacity, needed = list->count + more;
 
-  if (list->first + needed <= list->capacity) return FB_OK;
+  if (list->first + needed <= (list->capacity == 0 ? 1 : list->capacity)) return FB_OK;
   if (needed <= list->capacity && list->first >= list->capacity / 2) {
     memmove(list->rows, list->rows + list->first, list->count * sizeof *list->rows);
     list->first = 0;
@@ -189,24 +232,24 @@ static int make_row_room(struct fb_slot_rows* self, struct fb_slot_row_list* lis
   return move_rows(self, list, capacity);
 }
 
-/* Removes `count` rows from the one that is `start` behind the first; what nobody needs is given back. */
+/* Removes `count` rows from the one that is `start` behind the first, and notes the slot's time alone; what nobody needs is
+ * given back. */
 static void remove_rows(struct fb_slot_rows* self, uint32_t slot, uint32_t start, uint32_t count) {
   struct fb_slot_row_list* list = &self->lists[slot];
-  struct fb_slot_row* rows = list->rows + list->first;
+  struct fb_slot_row* rows = rows_of(list);
 
   if (start == 0) list->first += count;
   else memmove(rows + start, rows + start + count, (list->count - start - count) * sizeof *rows);
   list->count -= count;
   self->row_count -= count;
   if (list->count == 0) {
-    self->row_bytes -= list->capacity * sizeof *rows;
-    free(list->rows);
+    if (list->capacity > 0) free_rows(self, list->rows, list->capacity);
     *list = (struct fb_slot_row_list){0};
   } else if (list->capacity >= MIN_SHRUNK_ROWS && list->count <= list->capacity / 8) {
     /* Where there is no memory for fewer, the rows stay where they are. */
     (void)move_rows(self, list, list->capacity / 4);
   }
-  if (start == 0) note_later(self, slot);
+  self->earliest[0][slot] = earliest_in(list);
 }
 
 static int compare_misplaced(const void* one, const void* other) {
@@ -225,7 +268,7 @@ static int merge_rows(struct fb_slot_rows* self, const struct misplaced_row* row
   int code = make_row_room(self, list, count);
 
   if (code < 0) return code;
-  found = list->rows + list->first;
+  found = rows_of(list);
   for (size_t i = count; i-- > 0;) {
     uint32_t at = rows_before(found, end, rows[i].time, true);
     memmove(found + at + i + 1, found + at, (end - at) * sizeof *found);
@@ -249,11 +292,12 @@ static int merge_misplaced(struct fb_slot_rows* self, struct misplaced_row* rows
   return code;
 }
 
+/* Memory of the slots behind row i. */
 static inline void prefetch_slot(const struct fb_slot_rows* self, const uint32_t* slots, int64_t i, int64_t count) {
   if (i + 2 * AHEAD < count) __builtin_prefetch(&self->lists[slots[i + 2 * AHEAD]]);
   if (i + AHEAD < count) {
-    const struct fb_slot_row_list* list = &self->lists[slots[i + AHEAD]];
-    if (list->rows != NULL) __builtin_prefetch(list->rows + list->first);
+    struct fb_slot_row_list* list = &self->lists[slots[i + AHEAD]];
+    if (list->capacity > 0) __builtin_prefetch(list->rows + list->first);
   }
 }
 
@@ -267,7 +311,8 @@ int fb_slot_rows_insert(struct fb_slot_rows* self, const uint32_t* slots, const 
     struct fb_slot_row_list* list = &self->lists[slots[i]];
     uint64_t mark = ((uint64_t)(number + i) << 1) + (had_partner != NULL && had_partner[i] != 0);
     prefetch_slot(self, slots, i, rows);
-    if (list->count > 0 && list->rows[list->first + list->count - 1].time > times[i]) {
+    if (i + AHEAD < rows) __builtin_prefetch(&self->earliest[0][slots[i + AHEAD]]);
+    if (list->count > 0 && rows_of(list)[list->count - 1].time > times[i]) {
       if (misplaced == NULL) misplaced = malloc((size_t)(rows - i) * sizeof *misplaced);
       if (misplaced == NULL) return FB_ENOMEM;
       misplaced[misplaced_count++] = (struct misplaced_row){.time = times[i], .mark = mark, .slot = slots[i]};
@@ -275,7 +320,7 @@ int fb_slot_rows_insert(struct fb_slot_rows* self, const uint32_t* slots, const 
     }
     code = make_row_room(self, list, 1);
     if (code < 0) break;
-    list->rows[list->first + list->count++] = (struct fb_slot_row){.time = times[i], .mark = mark};
+    rows_of(list)[list->count++] = (struct fb_slot_row){.time = times[i], .mark = mark};
     self->row_count++;
     if (list->count == 1) note_earlier(self, slots[i], times[i]);
   }
@@ -299,19 +344,17 @@ static inline void give_row(struct fb_slot_rows_taken* taken, const struct fb_sl
 
 /* How many rows of a slot are before the partners of a row. */
 static inline uint32_t rows_before_partners(const struct fb_slot_rows_probe* probe, int64_t i,
-                                            const struct fb_slot_row_list* list) {
-  return list->count == 0
-             ? 0
-             : rows_before(list->rows + list->first, list->count, added(probe->times[i], probe->lower), false);
+                                            struct fb_slot_row_list* list) {
+  return list->count == 0 ? 0 : rows_before(rows_of(list), list->count, added(probe->times[i], probe->lower), false);
 }
 
 void fb_slot_rows_pairs(struct fb_slot_rows* self, struct fb_slot_rows_probe* probe, struct fb_slot_rows_taken* taken) {
   for (; probe->row < probe->count; probe->row++, probe->given = 0) {
     int64_t i = probe->row, last = added(probe->times[i], probe->upper);
-    const struct fb_slot_row_list* list = &self->lists[probe->slots[i]];
+    struct fb_slot_row_list* list = &self->lists[probe->slots[i]];
     prefetch_slot(self, probe->slots, i, probe->count);
     for (uint32_t at = rows_before_partners(probe, i, list) + probe->given; at < list->count; at++, probe->given++) {
-      struct fb_slot_row* row = &list->rows[list->first + at];
+      struct fb_slot_row* row = &rows_of(list)[at];
       if (row->time > last) break;
       if (taken->count == taken->capacity) return;
       if (probe->had_partner != NULL) {
@@ -327,70 +370,96 @@ void fb_slot_rows_withdraw(struct fb_slot_rows* self, struct fb_slot_rows_probe*
                            struct fb_slot_rows_taken* taken) {
   for (; probe->row < probe->count; probe->row++) {
     int64_t i = probe->row, last = added(probe->times[i], probe->upper);
-    const struct fb_slot_row_list* list = &self->lists[probe->slots[i]];
+    struct fb_slot_row_list* list = &self->lists[probe->slots[i]];
     uint32_t start = rows_before_partners(probe, i, list), end = start;
     bool is_full = false;
     prefetch_slot(self, probe->slots, i, probe->count);
-    for (; end < list->count && list->rows[list->first + end].time <= last; end++) {
+    for (; end < list->count && rows_of(list)[end].time <= last; end++) {
       is_full = taken->count == taken->capacity;
       if (is_full) break;
-      give_row(taken, &list->rows[list->first + end], probe->slots[i], i);
+      give_row(taken, &rows_of(list)[end], probe->slots[i], i);
     }
-    if (end > start) remove_rows(self, probe->slots[i], start, end - start);
+    if (end > start) {
+      remove_rows(self, probe->slots[i], start, end - start);
+      if (start == 0) note_group(self, probe->slots[i] >> FAN_OUT_BITS);
+    }
     if (is_full) return;
   }
 }
 
 void fb_slot_rows_find(const struct fb_slot_rows* self, const struct fb_slot_rows_probe* probe, int64_t* numbers) {
   for (int64_t i = 0; i < probe->count; i++) {
-    const struct fb_slot_row_list* list = &self->lists[probe->slots[i]];
+    struct fb_slot_row_list* list = &self->lists[probe->slots[i]];
     uint32_t at = rows_before_partners(probe, i, list);
     prefetch_slot(self, probe->slots, i, probe->count);
     numbers[i] = -1;
-    if (at < list->count && list->rows[list->first + at].time <= added(probe->times[i], probe->upper))
-      numbers[i] = (int64_t)(list->rows[list->first + at].mark >> 1);
+    if (at < list->count && rows_of(list)[at].time <= added(probe->times[i], probe->upper))
+      numbers[i] = (int64_t)(rows_of(list)[at].mark >> 1);
   }
 }
 
 /* ---- all rows --------------------------------------------------------------------------------------- */
 
-void fb_slot_rows_expire(struct fb_slot_rows* self, int64_t limit, struct fb_slot_rows_taken* taken) {
-  uint32_t slot = 0;
+/* Slots that are looked at together, so that memory is asked for ahead. */
+static uint32_t next_due_slots(const struct fb_slot_rows* self, uint32_t from, int64_t limit, uint32_t* slots) {
+  uint32_t count = 0;
 
-  while (taken->count < taken->capacity && (slot = next_due(self, slot, limit)) < self->count) {
-    const struct fb_slot_row_list* list = &self->lists[slot];
-    uint32_t count = 0;
-    for (; count < list->count && taken->count < taken->capacity; count++) {
-      const struct fb_slot_row* row = &list->rows[list->first + count];
-      if (row->time > limit) break;
-      give_row(taken, row, slot, 0);
-    }
-    if (count > 0) remove_rows(self, slot, 0, count);
-    slot++;
+  for (; count < FAN_OUT && (from = next_due(self, from, limit)) < self->count; from++) {
+    __builtin_prefetch(&self->lists[from]);
+    slots[count++] = from;
   }
+  for (uint32_t i = 0; i < count; i++)
+    if (self->lists[slots[i]].capacity > 0) __builtin_prefetch(rows_of(&self->lists[slots[i]]));
+  return count;
+}
+
+static void expire_slot(struct fb_slot_rows* self, uint32_t slot, int64_t limit, struct fb_slot_rows_taken* taken) {
+  struct fb_slot_row_list* list = &self->lists[slot];
+  uint32_t count = 0;
+
+  for (; count < list->count && taken->count < taken->capacity; count++) {
+    const struct fb_slot_row* row = &rows_of(list)[count];
+    if (row->time > limit) break;
+    give_row(taken, row, slot, 0);
+  }
+  if (count > 0) remove_rows(self, slot, 0, count);
+}
+
+void fb_slot_rows_expire(struct fb_slot_rows* self, int64_t limit, struct fb_slot_rows_taken* taken) {
+  uint32_t slots[FAN_OUT], count, from = 0;
+
+  while (taken->count < taken->capacity && (count = next_due_slots(self, from, limit, slots)) > 0) {
+    for (uint32_t i = 0; i < count; i++) {
+      expire_slot(self, slots[i], limit, taken);
+      if (i + 1 == count || slots[i + 1] >> FAN_OUT_BITS != slots[i] >> FAN_OUT_BITS)
+        note_group(self, slots[i] >> FAN_OUT_BITS);
+    }
+    from = slots[count - 1] + 1;
+  }
+  free_spare_rows(self, MOST_SPARE);
 }
 
 void fb_slot_rows_between(const struct fb_slot_rows* self, int64_t lower, int64_t upper,
                           struct fb_slot_rows_cursor* cursor, struct fb_slot_rows_taken* taken) {
   for (; cursor->slot < self->count; cursor->slot++, cursor->given = 0) {
-    const struct fb_slot_row_list* list;
+    struct fb_slot_row_list* list;
     uint32_t slot = next_due(self, cursor->slot, upper);
     if (slot != cursor->slot) *cursor = (struct fb_slot_rows_cursor){.slot = slot};
     if (slot >= self->count) return;
     list = &self->lists[slot];
     if (list->count == 0) continue;
-    for (uint32_t at = rows_before(list->rows + list->first, list->count, lower, false) + cursor->given;
-         at < list->count && list->rows[list->first + at].time <= upper; at++, cursor->given++) {
+    for (uint32_t at = rows_before(rows_of(list), list->count, lower, false) + cursor->given;
+         at < list->count && rows_of(list)[at].time <= upper; at++, cursor->given++) {
       if (taken->count == taken->capacity) return;
-      give_row(taken, &list->rows[list->first + at], slot, 0);
+      give_row(taken, &rows_of(list)[at], slot, 0);
     }
   }
 }
 
 void fb_slot_rows_first(const struct fb_slot_rows* self, int64_t* numbers) {
   for (uint32_t i = 0; i < self->count; i++) {
-    const struct fb_slot_row_list* list = &self->lists[i];
-    numbers[i] = list->count == 0 ? -1 : (int64_t)(list->rows[list->first].mark >> 1);
+    struct fb_slot_row_list* list = &self->lists[i];
+    numbers[i] = list->count == 0 ? -1 : (int64_t)(rows_of(list)->mark >> 1);
   }
 }
 

@@ -26,10 +26,13 @@ struct fb_slot_row {
 };
 
 struct fb_slot_row_list {
-  struct fb_slot_row* rows; /* NULL: none */
+  union {
+    struct fb_slot_row one; /* where there was never a second */
+    struct fb_slot_row* rows;
+  };
   uint32_t first;
   uint32_t count;
-  uint32_t capacity;
+  uint32_t capacity; /* of `rows`; 0: there is at most the one row */
 };
 
 struct fb_slot_rows {
@@ -40,6 +43,8 @@ struct fb_slot_rows {
   int64_t* earliest[FB_SLOT_ROWS_LEVELS]; /* of each slot, of each sixteen of them, and so on; INT64_MAX: none */
   size_t row_count;
   size_t row_bytes;
+  struct fb_slot_row* spare; /* arrays that nobody has, the next one's address in the first bytes of each */
+  size_t spare_count;
 };
 
 /* Rows that are given out: arrays of the caller with room for `capacity`. Of those that are NULL nobody wants to know. */

@@ -127,7 +127,8 @@ static void what_is_over_goes_and_gives_its_memory_back(void) {
       } while (taken.count == taken.capacity);
       CHECK(given > before && (rows.row_count == 0 || fb_slot_rows_earliest(&rows) > limit));
     }
-    CHECK(given == MANY && fb_slot_rows_bytes(&rows) == bytes && fb_slot_rows_earliest(&rows) == INT64_MAX);
+    CHECK(given == MANY && fb_slot_rows_bytes(&rows) <= bytes + 128 * 1024 &&
+          fb_slot_rows_earliest(&rows) == INT64_MAX);
   }
   free_room(&taken);
   free(slots);
