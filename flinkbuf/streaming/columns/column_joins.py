@@ -9,13 +9,13 @@ taken back. Flink: IntervalJoinOperator, RowTimeIntervalJoin, WindowJoinOperator
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 from flinkbuf._core.columns.key_slots import KeySlots
-from flinkbuf._core.columns.slot_rows import RowProbe, SlotRows
+from flinkbuf._core.columns.slot_rows import RowProbe, SlotRows, TakenRows
 from flinkbuf._core.operators.stream_operator import MAX_WATERMARK, NO_TIMESTAMP, MultipleInputOperator
 from flinkbuf.metrics import Counter
 from flinkbuf.records.column_batch import ColumnBatch, PageReader, without_dictionaries
@@ -152,6 +152,21 @@ class JoinSide:
         """Keep rows; `times` are what their partners go by."""
         self.rows.insert(slots, times, self.store.append(batch, stamps), had_partner)
 
+    def let_go(self, limit: int, last_look: Callable[[TakenRows], None] | None = None) -> None:
+        """Let go of the rows up to a time, whose columns are there until the last of them was looked at.
+
+        They come by slots, and their columns lie by arrival: gone together, they are gone from whole chunks.
+        """
+        import numpy as np
+
+        gone = []
+        for taken in self.rows.expire(limit, MAX_ROWS):
+            if last_look is not None:
+                last_look(taken)
+            gone.append(taken.numbers)
+        if gone:
+            self.store.release(np.concatenate(gone))
+
 
 class ColumnJoinOperator(MultipleInputOperator):
     """What the joins have in common: the rows of both sides, and how they are kept in snapshots.
@@ -202,9 +217,11 @@ class ColumnJoinOperator(MultipleInputOperator):
 
     def emit(self, batch: pa.RecordBatch, timestamps: np.ndarray) -> None:
         """Give results."""
-        if batch.num_rows:
-            latest = int(timestamps.max())
-            self.output.collect(ColumnBatch(batch, None if latest == NO_TIMESTAMP else timestamps), latest)
+        for start in range(0, batch.num_rows, MAX_ROWS):
+            times = timestamps[start : start + MAX_ROWS]
+            latest = int(times.max())
+            rows = batch.slice(start, len(times))
+            self.output.collect(ColumnBatch(rows, None if latest == NO_TIMESTAMP else times), latest)
 
     def _event_times_of(self, side: int, element: ColumnBatch) -> np.ndarray:
         if element.timestamps is None or (element.timestamps == NO_TIMESTAMP).any():
@@ -381,12 +398,14 @@ class PairingOperator(ColumnJoinOperator):
     def _expire(self, side: int, limit: int) -> None:
         """Let the rows up to a time go."""
         mine = self._sides[side]
-        for taken in mine.rows.expire(limit, MAX_ROWS):
+
+        def give_alone(taken: TakenRows) -> None:
             alone = taken.numbers[~taken.had_partner]
             if self._plan.gives_alone[side] and len(alone):
                 rows, stamps = mine.store.take(alone)
                 self.emit(self._plan.alone(side, rows), self._stamps_alone(side, stamps))
-            mine.store.release(taken.numbers)
+
+        mine.let_go(limit, give_alone)
 
 
 class ColumnIntervalJoinOperator(PairingOperator):
@@ -541,8 +560,7 @@ class ColumnWindowJoinOperator(ColumnJoinOperator):
             self._give(end - self._windows.size_ms, end)
             self._given_to = end
             for side in self._sides:
-                for taken in side.rows.expire(end - self._windows.size_ms + self._windows.slide_ms - 1, MAX_ROWS):
-                    side.store.release(taken.numbers)
+                side.let_go(end - self._windows.size_ms + self._windows.slide_ms - 1)
         self._given_to = max(self._given_to, min(timestamp, MAX_WATERMARK - 1) + 1)
         super().emit_watermark(timestamp)
 

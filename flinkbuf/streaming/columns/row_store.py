@@ -1,8 +1,9 @@
 """Rows that are kept as they came, as columns, under numbers that rise; whoever lets them go says their numbers.
 
 They lie in chunks. Small ones are put together as they come, so that each row is copied a few times and not once a
-batch; one of which half is gone is copied without it, and one of which all is gone is dropped. A number stays what it
-is: a chunk with gaps knows the numbers of its rows. Owned by the operator, used by the task's thread.
+batch. One of which all is gone is dropped, which is how most of them end, as rows go in the order in which they came
+more or less; only where half of all that there is has gone are those copied of which half is gone. A number stays what
+it is: a chunk with gaps knows the numbers of its rows. Owned by the operator, used by the task's thread.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     import numpy as np
     import pyarrow as pa
 
-CHUNK_ROWS: Final = 1 << 17
+CHUNK_ROWS: Final = 1 << 16
 CHUNK_BYTES: Final = 64 << 20
 _TIME = ""  # the last column of a chunk: the rows' timestamps
 
@@ -45,25 +46,39 @@ class _Chunk:
         found: Any = np.arange(self.start, self.start + self.batch.num_rows) if self.numbers is None else self.numbers
         return found
 
-    def shrink(self) -> None:
-        """Keep only the rows that are not gone."""
+    def live_rows(self) -> np.ndarray:
+        """Return which rows are not gone."""
         import numpy as np
 
-        if self.dead is not None:
-            rows = np.flatnonzero(~self.dead)
+        rows: Any = np.arange(self.batch.num_rows) if self.dead is None else np.flatnonzero(~self.dead)
+        return rows
+
+    def shrink(self) -> None:
+        """Let go of rows that are gone: all, or those in front and behind if hardly any lie between the others."""
+        rows = self.live_rows()
+        first, end = int(rows[0]), int(rows[-1]) + 1
+        if self.numbers is None and end - first <= len(rows) + len(rows) // 4:
+            self.batch, self.dead = self.batch.take(_range(first, end)), self.dead[first:end]
+            self.start += first
+        else:
             self.numbers = self.all_numbers()[rows]
-            self.batch = self.batch.take(rows)
-            self.start, self.dead = int(self.numbers[0]), None
+            self.batch, self.dead = self.batch.take(rows), None
+            self.start = int(self.numbers[0])
 
     def take_in(self, other: _Chunk) -> None:
         """Take the rows of the chunk behind this one."""
         import numpy as np
         import pyarrow as pa
 
-        self.shrink()
-        other.shrink()
-        if self.numbers is not None or other.numbers is not None or self.start + self.batch.num_rows != other.start:
+        count = self.batch.num_rows
+        if self.numbers is not None or other.numbers is not None or self.start + count != other.start:
             self.numbers = np.concatenate([self.all_numbers(), other.all_numbers()])
+        if self.dead is not None or other.dead is not None:
+            dead = np.zeros(count + other.batch.num_rows, np.bool_)
+            for start, each in ((0, self), (count, other)):
+                if each.dead is not None:
+                    dead[start : start + len(each.dead)] = each.dead
+            self.dead = dead
         self.batch = pa.concat_batches([self.batch, other.batch])
         self.live += other.live
 
@@ -93,11 +108,13 @@ class RowStore:
         self._schema = schema
         self._stored_schema = pa.schema([*schema, pa.field(_TIME, pa.int64())])
         self._chunks: list[_Chunk] = []
-        self._starts: Any = None  # of the chunks; None: to be looked up again
+        self._starts: Any = None  # of the chunks
         self._next = 0
+        self._live = 0
+        self._stored = 0  # rows that are there, and those that are gone and lie there still
 
     def __len__(self) -> int:
-        return sum(chunk.live for chunk in self._chunks)
+        return self._live
 
     @property
     def nbytes(self) -> int:
@@ -113,9 +130,10 @@ class RowStore:
             stored = pa.record_batch([*batch.columns, pa.array(timestamps, pa.int64())], schema=self._stored_schema)
             self._chunks.append(_Chunk(stored, first, batch.num_rows))
             self._next += batch.num_rows
+            self._live += batch.num_rows
             while len(self._chunks) > 1 and self._go_together(len(self._chunks) - 2):
                 self._chunks[-2].take_in(self._chunks.pop())
-            self._starts = None
+            self._note_chunks()
         return first
 
     def take(self, numbers: np.ndarray) -> tuple[pa.RecordBatch, np.ndarray]:
@@ -141,23 +159,29 @@ class RowStore:
         if not len(numbers):
             return
         _, parts = self._by_chunk(numbers)
-        changed = False
+        self._live -= len(numbers)
+        has_empty = False
         for chunk, part in parts:
             chunk.live -= len(part)
             if chunk.live:
                 if chunk.dead is None:
                     chunk.dead = np.zeros(chunk.batch.num_rows, np.bool_)
                 chunk.dead[chunk.places_of(part)] = True
-            changed |= chunk.batch.num_rows >= 2 * chunk.live
-        if changed:
+            has_empty |= chunk.live == 0
+        if has_empty:
+            self._chunks = [chunk for chunk in self._chunks if chunk.live]
+            self._note_chunks()
+        if self._stored > 2 * self._live:
             self._shrink()
 
     def live(self) -> Iterator[tuple[np.ndarray, pa.RecordBatch, np.ndarray]]:
         """Yield all rows, in the order of their numbers: these, the columns, and the timestamps."""
         for chunk in self._chunks:
-            chunk.shrink()
-            yield (chunk.all_numbers(), *self._split(chunk.batch))
-        self._starts = None
+            numbers, batch = chunk.all_numbers(), chunk.batch
+            if chunk.dead is not None:
+                rows = chunk.live_rows()
+                numbers, batch = numbers[rows], batch.take(rows)
+            yield (numbers, *self._split(batch))
 
     def _split(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, np.ndarray]:
         import pyarrow as pa
@@ -169,8 +193,6 @@ class RowStore:
         """Return the chunks that have these numbers, each with its own, and the order in which they stand there."""
         import numpy as np
 
-        if self._starts is None:
-            self._starts = np.array([chunk.start for chunk in self._chunks], np.int64)
         if len(self._chunks) == 1:
             return None, [(self._chunks[0], numbers)]
         which = np.searchsorted(self._starts, numbers, side="right") - 1
@@ -181,24 +203,27 @@ class RowStore:
         begins = [0, *(np.flatnonzero(which[1:] != which[:-1]) + 1).tolist(), len(which)]
         return order, [(self._chunks[which[start]], numbers[start:end]) for start, end in pairwise(begins)]
 
+    def _note_chunks(self) -> None:
+        """Look up where the chunks begin, and how many rows lie there."""
+        import numpy as np
+
+        self._starts = np.array([chunk.start for chunk in self._chunks], np.int64)
+        self._stored = sum(chunk.batch.num_rows for chunk in self._chunks)
+
     def _shrink(self) -> None:
-        """Drop what is gone, and put together what has become small."""
-        kept: list[_Chunk] = []
-        for chunk in self._chunks:
-            if chunk.live == 0:
-                continue
+        """Copy the chunks of which half is gone, and put together what has become small."""
+        chunks = self._chunks
+        for chunk in chunks:
             if chunk.batch.num_rows >= 2 * chunk.live:
                 chunk.shrink()
-            kept.append(chunk)
-        self._chunks = kept
-        place = len(kept) - 2
+        place = len(chunks) - 2
         while place >= 0:
-            one, other = kept[place], kept[place + 1]
+            one, other = chunks[place], chunks[place + 1]
             if 2 * min(one.live, other.live) >= max(one.live, other.live) and self._go_together(place):
-                one.take_in(kept.pop(place + 1))
-                place = min(place + 1, len(kept) - 1)
+                one.take_in(chunks.pop(place + 1))
+                place = min(place + 1, len(chunks) - 1)
             place -= 1
-        self._starts = None
+        self._note_chunks()
 
     def _go_together(self, place: int) -> bool:
         """Return whether a chunk and the next one are better one."""
@@ -206,3 +231,9 @@ class RowStore:
         if 2 * other.live < one.live or one.live + other.live > CHUNK_ROWS:
             return False
         return one.batch.nbytes + other.batch.nbytes <= CHUNK_BYTES
+
+
+def _range(start: int, end: int) -> np.ndarray:
+    import numpy as np
+
+    return np.arange(start, end)
