@@ -7,9 +7,15 @@ table at once, which knows no watermark and keeps all rows. What has no state ta
 float64, timestamp), of which pyarrow's kernels alone are the rival, or its expressions where those are what is asked;
 their rows have timestamps in one row of figures, which the rival has no part of. Counterpart in Flink: the Nexmark
 queries on windows.
+
+The join is of two such streams of half the rows each, by 200,000 keys, with times at most a second apart: 100,000 rows
+of each side are kept at any time, which have some 126,000 different keys, and a row has one partner on average. Its
+rival is polars' join of whole tables on one thread, of fewer rows, as it makes all pairs of a key before it looks at
+times.
 """
 
 import functools
+import os
 import sys
 
 import pytest
@@ -28,10 +34,14 @@ from flinkbuf.datastream.connectors.number_seq import NumberSequenceSource
 from flinkbuf.datastream.state import ValueStateDescriptor
 from flinkbuf.datastream.window import EventTimeSessionWindows, SlidingEventTimeWindows, TumblingEventTimeWindows
 
+os.environ.setdefault("POLARS_MAX_THREADS", "1")  # which polars reads when it is imported
+
 STEP = 8192
 ROWS = scaled(8_000_000) // STEP * STEP
 RECORDS = scaled(200_000) // STEP * STEP or STEP
+JOINED_WHOLE = scaled(1_000_000) // (2 * STEP) * (2 * STEP) or 2 * STEP
 ROWS_PER_MS = 100
+JOIN_KEYS = 200_000
 KEYS = {"1k": 1_000, "1m": 1_000_000}
 # Keys, and the gap of their sessions, which are of some 150 rows, or of one: a row of a key comes every 10 or 1,000 ms.
 SESSIONS = {"1k": (1_000, 50), "100k": (100_000, 5_000), "100k_short": (100_000, 50)}
@@ -49,13 +59,15 @@ def batch_of(width, number):
     return pa.record_batch({"auction": auctions, "price": prices, "at": times})
 
 
-def batches(batch_of, row_count):
+def environment():
     config = Configuration()
     config.set_string("execution.target", "embedded")
-    env = StreamExecutionEnvironment.get_execution_environment(config)
-    env.set_parallelism(1)
+    return StreamExecutionEnvironment.get_execution_environment(config).set_parallelism(1)
+
+
+def batches(batch_of, row_count, env=None):
     numbers = NumberSequenceSource(0, row_count // STEP - 1)
-    stream = env.from_source(numbers, WatermarkStrategy.no_watermarks(), "numbers")
+    stream = (env or environment()).from_source(numbers, WatermarkStrategy.no_watermarks(), "numbers")
     return stream.map(batch_of)
 
 
@@ -227,6 +239,36 @@ def processed_records(width, is_timed):
         return sum(1 for _ in results)
 
 
+@functools.cache
+def kept_ids():
+    return [(auctions * 7919 + 1) % JOIN_KEYS for auctions, _ in kept(JOIN_KEYS)]
+
+
+def other_batch_of(number):
+    times = np.arange(number * STEP, (number + 1) * STEP) // ROWS_PER_MS
+    return pa.record_batch({"id": kept_ids()[number % 64], "reserve": kept(JOIN_KEYS)[number % 64][1], "opened": times})
+
+
+def interval_join(how):
+    env = environment()
+    left = batches(functools.partial(batch_of, JOIN_KEYS), ROWS // 2, env)
+    left = left.as_columns("auction bigint, price bigint, at bigint").assign_timestamps_and_watermarks("at")
+    right = batches(other_batch_of, ROWS // 2, env)
+    right = right.as_columns("id bigint, reserve bigint, opened bigint").assign_timestamps_and_watermarks("opened")
+    joined = left.key_by("auction").join(right.key_by("id"), how)
+    return counted(joined.between(Time.seconds(-1), Time.seconds(1)))
+
+
+def polars_join():
+    import polars
+
+    numbers = range(JOINED_WHOLE // 2 // STEP)
+    left = polars.from_arrow(pa.Table.from_batches([batch_of(JOIN_KEYS, number) for number in numbers]))
+    right = polars.from_arrow(pa.Table.from_batches([other_batch_of(number) for number in numbers]))
+    pairs = left.join(right, left_on="auction", right_on="id")
+    return pairs.filter((polars.col("opened") - polars.col("at")).abs() <= 1000).height
+
+
 TUMBLING = TumblingEventTimeWindows.of(Time.seconds(10))
 SLIDING = SlidingEventTimeWindows.of(Time.seconds(10), Time.seconds(2))
 LONG = SlidingEventTimeWindows.of(Time.seconds(600), Time.seconds(1))
@@ -255,6 +297,9 @@ for name, (width, gap) in SESSIONS.items():
     CASES[f"columns_sessions_{name}.flinkbuf"] = functools.partial(windows, width, sessions), ROWS
     CASES[f"columns_sessions_{name}.flinkbuf_records"] = functools.partial(records, width, sessions), RECORDS
 CASES["columns_count_windows_1k.flinkbuf"] = functools.partial(count_windows, 1000, 100), ROWS
+CASES["columns_interval_join.flinkbuf"] = functools.partial(interval_join, "inner"), ROWS
+CASES["columns_interval_join.flinkbuf_full"] = functools.partial(interval_join, "full"), ROWS
+CASES["columns_interval_join.polars_whole"] = polars_join, JOINED_WHOLE
 
 
 @pytest.mark.parametrize("name", CASES)
