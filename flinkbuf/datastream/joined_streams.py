@@ -521,7 +521,15 @@ def _schema_of(keyed: KeyedColumnStream, side: str) -> Any:
 
     from flinkbuf.records.column_batch import without_dictionaries
 
-    schema = without_dictionaries(pa.RecordBatch.from_pylist([], keyed._origin.schema())).schema.remove_metadata()
+    try:
+        found = keyed._origin.schema()
+    except Exception as error:
+        error.add_note(
+            f"join() needs to know which columns its {side} side has; where schema() cannot say it, "
+            "as_records(type).as_columns(type) does"
+        )
+        raise
+    schema = without_dictionaries(pa.RecordBatch.from_pylist([], found)).schema.remove_metadata()
     for name in keyed._names:
         if name not in schema.names:
             raise KeyError(f"the {side} side of join() has no column {name!r} to be its key; there are {schema.names}")

@@ -1,6 +1,7 @@
 """Joins of column streams as a program has them: at both parallelisms, in both modes; what is refused, and where."""
 
 import datetime
+import re
 from decimal import Decimal
 
 import numpy as np
@@ -202,3 +203,13 @@ def test_watermarks_let_rows_go_while_a_stream_runs():
     rows = found(left.key_by("k").join(right.key_by("r"), "left").between(Time.seconds(0), Time.milliseconds(2)))
     wanted = [(n % 3, n, n % 3, n) if n % 2 == 0 else (n % 3, n, None, None) for n in range(1000)]
     assert rows == sorted(wanted, key=repr)
+
+
+def test_a_side_of_unknown_columns_is_refused_with_a_way_out():
+    left, right = pair()
+    unknown = right.flat_map_batches(lambda batch: [batch] if batch.num_rows else [])
+    with pytest.raises(ValueError, match="which columns a function gives cannot be found") as caught:
+        left.key_by("k").join(unknown.key_by("r"))
+    assert re.search(r"its right side has; .* as_records\(type\)", caught.value.__notes__[0])
+    known = unknown.as_records("r int, m int").as_columns("r int, m int")
+    assert found(left.key_by("k").join(known.key_by("r")).time_to_live(Time.hours(1))) == [(1, 2, 1, 2)]
