@@ -1,6 +1,6 @@
 """The events as a source: one split for each subtask, which goes on after a restore with the event it was at."""
 
-from flinkbuf.datastream.connectors.base import QueueEnumerator, Source, SplitReader
+from flinkbuf.datastream.connectors.base import Source, SplitEnumerator, SplitReader
 from nexmark.generator import Generator
 from nexmark.rules import splits_of
 
@@ -29,15 +29,44 @@ class NexmarkSource(Source):
     def create_enumerator(self, context):
         """Cut the events into splits."""
         count = self.split_count or context.parallelism
-        return QueueEnumerator(context, splits_of(self.events, count, self.rate, self.seed, self.doubles_bidder_id))
+        return EnumeratorByNumber(context, splits_of(self.events, count, self.rate, self.seed, self.doubles_bidder_id))
 
     def restore_enumerator(self, context, checkpoint):
         """The splits that nobody had."""
-        return QueueEnumerator(context, checkpoint)
+        return EnumeratorByNumber(context, checkpoint)
 
     def create_reader(self, context):
         """Make events."""
         return NexmarkReader(context)
+
+
+class EnumeratorByNumber(SplitEnumerator):
+    """Gives each subtask the splits of its number.
+
+    A subtask that is done before another has started must not take that one's split, too: all splits begin at the same
+    event time, which would be over for the second one, so its events would be late.
+    """
+
+    def __init__(self, context, splits):
+        self._context, self._splits = context, list(splits)
+
+    def handle_split_request(self, subtask_index, host):
+        """Give the next split of this subtask, or say that there is none."""
+        count = self._context.parallelism
+        split = next((split for split in self._splits if split.index % count == subtask_index), None)
+        if split is None:
+            self._context.signal_no_more_splits(subtask_index)
+        else:
+            self._splits.remove(split)
+            self._context.assign_split(split, subtask_index)
+
+    def add_splits_back(self, splits, subtask_index):
+        """Give these splits out next."""
+        self._splits[:0] = splits
+
+    def snapshot_state(self, checkpoint_id):
+        """Return the splits not assigned yet."""
+        return list(self._splits)
 
 
 class NexmarkReader(SplitReader):

@@ -8,7 +8,7 @@ from nexmark import generator, rules
 from nexmark.column_events import NexmarkColumnReader
 from nexmark.events import Auction, Bid, Person
 from nexmark.running import as_in_records
-from nexmark.source import NexmarkReader
+from nexmark.source import NexmarkReader, NexmarkSource
 from plain_events import PlainSplit, SplittableRandom, channels, pool
 
 
@@ -70,6 +70,33 @@ def test_a_split_goes_on_with_the_event_it_was_at(places):
         split = pickle.loads(pickle.dumps(reader.split_after(split, place)))
     made += NexmarkReader(None).open_split(split)
     assert made == straight
+
+
+class Assigned:
+    """An enumerator's context that notes what each subtask got."""
+
+    parallelism = 2
+
+    def __init__(self):
+        self.given = []
+
+    def assign_split(self, split, subtask_index):
+        self.given.append((subtask_index, split.index))
+
+    def signal_no_more_splits(self, subtask_index):
+        self.given.append((subtask_index, None))
+
+
+def test_a_subtask_that_is_done_early_leaves_the_splits_of_others_to_them():
+    context = Assigned()
+    enumerator = NexmarkSource(100, split_count=3).create_enumerator(context)
+    for subtask in (0, 0, 0):
+        enumerator.handle_split_request(subtask, None)
+    (left,) = enumerator.snapshot_state(1)
+    NexmarkSource(100).restore_enumerator(context, [left]).handle_split_request(1, None)
+    enumerator.add_splits_back([left], 1)
+    enumerator.handle_split_request(1, None)
+    assert context.given == [(0, 0), (0, 2), (0, None), (1, 1), (1, 1)]
 
 
 def events_in(blocks):
