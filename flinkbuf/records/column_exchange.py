@@ -142,19 +142,33 @@ def pages_for(partitioner: Any, channel_count: int) -> Callable[[ColumnBatch], I
 
 def parts_by_number(element: ColumnBatch, numbers: np.ndarray, count: int) -> Iterator[tuple[int, ColumnBatch]]:
     """Yield each number below `count` that a row has, with the rows that have it, in their order."""
+    order, parts = rows_by_number(numbers, count)
+    gathered = element if order is None else element.take(order)
+    for number, start, end in parts:
+        yield number, element if order is None else gathered.slice(start, end)
+
+
+def rows_by_number(numbers: np.ndarray, count: int) -> tuple[np.ndarray | None, list[tuple[int, int, int]]]:
+    """Return an order of rows by their numbers below `count`, and of each number where its rows begin and end in it.
+
+    The order is None where all rows have one number.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> order, parts = rows_by_number(np.array([2, 0, 2]), 3)
+    >>> order.tolist(), parts
+    ([1, 0, 2], [(0, 0, 1), (2, 1, 3)])
+    """
     import numpy as np
 
     if not len(numbers):
-        return
+        return None, []
     if numbers[0] == numbers[-1] and (numbers == numbers[0]).all():
-        yield int(numbers[0]), element
-        return
+        return None, [(int(numbers[0]), 0, len(numbers))]
     if count <= 1 << 16:
         numbers = numbers.astype(np.uint16)  # which numpy sorts in the time of a copy
-    gathered = element.take(np.argsort(numbers, kind="stable"))
     ends = np.cumsum(np.bincount(numbers, minlength=count))
-    start = 0
-    for number in np.flatnonzero(np.diff(ends, prepend=0)):
-        end = int(ends[number])
-        yield int(number), gathered.slice(start, end)
-        start = end
+    found = np.flatnonzero(np.diff(ends, prepend=0))
+    places = ends[found].tolist()
+    return np.argsort(numbers, kind="stable"), list(zip(found.tolist(), [0, *places], places, strict=False))

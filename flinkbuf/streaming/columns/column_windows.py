@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 from flinkbuf._core.operators.stream_operator import MAX_WATERMARK, NO_TIMESTAMP
 from flinkbuf.metrics import Counter
 from flinkbuf.records.column_batch import ColumnBatch
-from flinkbuf.records.column_exchange import key_columns, parts_by_number
+from flinkbuf.records.column_exchange import key_columns, rows_by_number
 from flinkbuf.streaming.columns.aggregates import WINDOW_START, Aggregate
 from flinkbuf.streaming.columns.column_groups import ColumnGroups, GroupPlan, columns_read
 from flinkbuf.streaming.columns.column_operator import ColumnOperator
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 STATE_NAME: Final = "column-windows"
+MAX_ROWS: Final = 1 << 13  # of a batch of results that are of several windows
 _NONE_GIVEN: Final = NO_TIMESTAMP
 _SLICE, _GIVEN, _CLEARED = "slice", "given up to", "cleared up to"  # columns of a snapshot behind the keys
 _WINDOWS = b"flinkbuf.windows"  # in the metadata of its schema: the windows whose slices these are
@@ -276,6 +277,8 @@ class ColumnWindowOperator(ColumnOperator):
         self._now = Cohort(windows)  # what comes; the others were restored
         self._cohorts: list[Cohort] = [self._now]  # of a key, what came first stands first
         self._watermark = NO_TIMESTAMP
+        self._given: list[tuple[int, pa.RecordBatch, list[pa.Array]]] = []  # of which windows, to be given soon
+        self._given_rows = 0
 
     def open(self) -> None:
         """Count rows that come too late."""
@@ -291,42 +294,47 @@ class ColumnWindowOperator(ColumnOperator):
     def process_batch(self, element: ColumnBatch) -> None:
         """Add rows to their slices; those that are late, and not too late, give their windows again."""
         times = event_times(element)
+        keys, read = key_columns(element.batch, self._key), columns_read(element.batch, self._results.computed)
+        if self._plan is None:
+            self._plan = GroupPlan.of(keys, self._results.computed, read)
+        keys, read = self._plan.keys_as(keys), self._plan.read_as(read)
+        order, parts = self._by_slice(self._windows.starts_of(times))
+        if order is not None:
+            keys, read = keys.take(order), [[column.take(order) for column in columns] for columns in read]
         changed: dict[int, list[pa.RecordBatch]] = {}
-        for start, part in self._by_slice(element, self._windows.starts_of(times)):
-            self._add(part, start, changed)
+        for start, first, end in parts:
+            ends, count = self._windows.ends_with(start), end - first
+            if not ends or ends[-1] - 1 + self._lateness_ms <= self._watermark:
+                self._take_late(element if order is None else element.take(order[first:end]))
+                continue
+            keys_here = keys.slice(first, count)
+            read_here = [[column.slice(first, count) for column in columns] for columns in read]
+            self._now.slice_at(start, self._plan).add(keys_here, read_here)
+            self._note_changed(keys_here, ends, changed)
         for end in sorted(changed):
             self._give_again(changed[end], end)
+        self._flush()
 
-    def _by_slice(self, element: ColumnBatch, starts: np.ndarray) -> Iterator[tuple[int, ColumnBatch]]:
-        """Yield where each slice begins that has rows, with these."""
+    def _by_slice(self, starts: np.ndarray) -> tuple[np.ndarray | None, list[tuple[int, int, int]]]:
+        """Return an order of rows by slices; and of each slice its start, and where its rows are in that order."""
         import numpy as np
 
         low, high = int(starts.min()), int(starts.max())
         if low == high:
-            yield low, element
-            return
-        if (high - low) // self._windows.slice_ms < 4 * len(element):
+            return None, [(low, 0, len(starts))]
+        if (high - low) // self._windows.slice_ms < 4 * len(starts):
             numbers = (starts - low) // self._windows.slice_ms
             begins = range(low, high + 1, self._windows.slice_ms)
         else:
             found, numbers = np.unique(starts, return_inverse=True)
             begins = found.tolist()
-        for number, part in parts_by_number(element, numbers, len(begins)):
-            yield begins[number], part
+        order, parts = rows_by_number(numbers, len(begins))
+        return order, [(begins[number], first, end) for number, first, end in parts]
 
-    def _add(self, element: ColumnBatch, start: int, changed: dict[int, list[pa.RecordBatch]]) -> None:
-        """Add rows to a slice, and their keys to the windows that had ended."""
-        ends = self._windows.ends_with(start)
-        if not ends or ends[-1] - 1 + self._lateness_ms <= self._watermark:
-            self._take_late(element)
-            return
-        keys = key_columns(element.batch, self._key)
-        read = columns_read(element.batch, self._results.computed)
-        if self._plan is None:
-            self._plan = GroupPlan.of(keys, self._results.computed, read)
-        plan = self._plan
-        keys = plan.keys_as(keys)
-        self._now.slice_at(start, plan).add(keys, plan.read_as(read))
+    def _note_changed(
+        self, keys: pa.RecordBatch, ends: Iterable[int], changed: dict[int, list[pa.RecordBatch]]
+    ) -> None:
+        """Note keys of late rows for the windows that had ended."""
         for end in ends:
             if end - 1 > self._watermark:
                 break
@@ -347,6 +355,7 @@ class ColumnWindowOperator(ColumnOperator):
         ends = heapq.merge(*(cohort.ends_to(timestamp) for cohort in self._cohorts))
         for end, _ in groupby(ends):
             self._give(end)
+        self._flush()
         for cohort in self._cohorts:
             cohort.given_to = max(cohort.given_to, min(timestamp, MAX_WATERMARK - 1) + 1)
             cohort.clear_to(timestamp, self._lateness_ms)
@@ -385,10 +394,28 @@ class ColumnWindowOperator(ColumnOperator):
         return None if not parts else parts[0] if len(parts) == 1 else merged(parts)
 
     def _emit(self, groups: ColumnGroups, slots: np.ndarray | None, end: int) -> None:
-        import numpy as np
+        """Give results of a window: with those of the next ones, since a window may have few rows."""
+        keys, results = groups.results(slots)
+        self._given.append((end, keys, results))
+        self._given_rows += keys.num_rows
+        if self._given_rows >= MAX_ROWS:
+            self._flush()
 
-        batch = self._results.batch_of(*groups.results(slots), self._windows.start_of(end), end)
-        self.emit(ColumnBatch(batch, np.full(batch.num_rows, end - 1)))
+    def _flush(self) -> None:
+        """Give the results of windows that wait for those of others."""
+        import numpy as np
+        import pyarrow as pa
+
+        if not self._given:
+            return
+        given, self._given, self._given_rows = self._given, [], 0
+        ends = np.repeat([end for end, _, _ in given], [keys.num_rows for _, keys, _ in given])
+        starts = np.repeat(
+            [self._windows.start_of(end) for end, _, _ in given], [keys.num_rows for _, keys, _ in given]
+        )
+        keys = pa.concat_batches([keys for _, keys, _ in given])
+        results = [pa.concat_arrays(each) for each in zip(*(results for _, _, results in given), strict=True)]
+        self.emit(ColumnBatch(self._results.batch_of(keys, results, starts, ends), ends - 1))
 
     # ---- snapshots
 

@@ -136,7 +136,9 @@ def element_of(rows, at=0):
 def results_of(harness):
     for each in harness.output:
         if not isinstance(each, Watermark):
-            yield from ((each.timestamp, tuple(row.values())) for row in each.value.batch.to_pylist())
+            rows, times = each.value.batch.to_pylist(), each.value.timestamps
+            times = [each.timestamp] * len(rows) if times is None else times.tolist()
+            yield from zip(times, map(tuple, map(dict.values, rows)), strict=True)
 
 
 ROWS = st.lists(st.tuples(st.integers(0, 3), st.floats(-9, 9)), min_size=1, max_size=40)

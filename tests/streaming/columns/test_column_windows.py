@@ -32,7 +32,8 @@ from flinkbuf.datastream.window import (
     TumblingEventTimeWindows,
 )
 from flinkbuf.records.column_batch import ColumnBatch, PageReader, PageWriter
-from flinkbuf.records.column_exchange import RowKeys
+from flinkbuf.records.column_exchange import RowKeys, rows_by_number
+from flinkbuf.streaming.columns import column_windows
 from flinkbuf.streaming.columns.sliced_windows import SlicedWindows
 from flinkbuf.testing import OperatorHarness
 from flinkbuf.types.values import Watermark
@@ -370,17 +371,28 @@ def test_each_window_of_many_is_found_once(windows, monkeypatch):
     assert len(asked) < 5 * 500
 
 
-def test_rows_far_from_each_other_are_gathered_once(monkeypatch):
+def test_rows_far_from_each_other_are_ordered_once_and_their_windows_given_together(monkeypatch):
     """Not looked for among all rows by each slice: a table may have a million of them."""
-    taken = []
-    take = ColumnBatch.take
-    monkeypatch.setattr(ColumnBatch, "take", lambda self, rows: taken.append(len(rows)) or take(self, rows))
+    ordered = []
+    monkeypatch.setattr(
+        column_windows, "rows_by_number", lambda numbers, count: ordered.append(count) or rows_by_number(numbers, count)
+    )
     with OperatorHarness.of(by_column((10, 10, 0), 0)) as harness:
         harness.process_element(element_of([(1, at, (at * 37 % 100) * 10**6) for at in range(100)]), 0)
         harness.process_watermark(MAX_WATERMARK)
         found = [row for row in rows_of(harness.output) if not isinstance(row, Watermark)]
+        elements = [each for each in harness.output if not isinstance(each, Watermark)]
     assert [(row[-2], row[2] * 37 % 100) for row in found] == [(at * 10**6, at) for at in range(100)]
-    assert taken == [100]
+    assert (len(ordered), len(elements)) == (1, 1)
+
+
+def test_a_batch_of_results_has_a_bound(monkeypatch):
+    monkeypatch.setattr(column_windows, "MAX_ROWS", 10)
+    with OperatorHarness.of(by_column((10, 10, 0), 0)) as harness:
+        harness.process_element(element_of([(key, at, at * 10) for at in range(30) for key in (1, 2, 3)]), 0)
+        harness.process_watermark(MAX_WATERMARK)
+        counts = [len(each.value) for each in harness.output if not isinstance(each, Watermark)]
+    assert counts == [12] * 7 + [6]
 
 
 def test_rows_between_two_windows_are_not_late():
