@@ -298,7 +298,11 @@ def _keeps_values(one: pa.DataType, other: pa.DataType) -> bool:
 
     if types.is_dictionary(one):
         return _keeps_values(one.value_type, other)
-    if one.id == other.id or types.is_null(one):
+    if types.is_null(one):
+        return True
+    if types.is_nested(one) or types.is_nested(other):
+        return _keeps_parts(one, other)
+    if one.id == other.id:
         return True
     if types.is_floating(one):
         return types.is_floating(other) and one.bit_width < other.bit_width
@@ -310,3 +314,22 @@ def _keeps_values(one: pa.DataType, other: pa.DataType) -> bool:
         (types.is_time,),
     )
     return any(any(is_kind(one) for is_kind in kinds) and any(is_kind(other) for is_kind in kinds) for kinds in alike)
+
+
+def _keeps_parts(one: pa.DataType, other: pa.DataType) -> bool:
+    """The same of lists, maps and structs: their parts keep their values, and no field is left out or made up."""
+    from pyarrow import types
+
+    lists = (types.is_list, types.is_large_list)
+    if any(is_list(one) for is_list in lists) and any(is_list(other) for is_list in lists):
+        return _keeps_values(one.value_type, other.value_type)
+    if one.id != other.id:
+        return False
+    if types.is_map(one):
+        return _keeps_values(one.key_type, other.key_type) and _keeps_values(one.item_type, other.item_type)
+    if not types.is_struct(one):
+        return one.equals(other)
+    names = [each.name for each in one]
+    if len({*names}) < len(names) or sorted(names) != sorted(each.name for each in other):
+        return False
+    return all(_keeps_values(one.field(each.name).type, each.type) for each in other)

@@ -6,7 +6,7 @@ import pytest
 
 from flinkbuf.datastream import MapBatchFunction, StreamExecutionEnvironment
 from flinkbuf.records.column_batch import ColumnBatch
-from flinkbuf.streaming.columns.column_functions import MapRows, RenameColumns, SelectColumns
+from flinkbuf.streaming.columns.column_functions import MapRows, RenameColumns, SelectColumns, column_as
 
 
 def batch_of(call, batch):
@@ -109,3 +109,36 @@ def test_a_function_with_a_life_of_its_own_is_opened(name):
     assert sorted(row.n for row in found) == [101, 102]
     with pytest.raises(TypeError, match=rf"{name}\(\) takes a function of a batch, or a MapBatchFunction, got int 5"):
         getattr(numbers, name)(5)
+
+
+STRUCT = pa.struct([("x", pa.int32()), ("y", pa.list_(pa.float32()))])
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "keeps"),
+    [
+        (pa.list_(pa.int32()), pa.list_(pa.int64()), True),
+        (pa.list_(pa.float32()), pa.large_list(pa.float64()), True),
+        (pa.large_list(pa.int64()), pa.list_(pa.int64()), True),
+        (pa.list_(pa.float64()), pa.list_(pa.float32()), False),
+        (pa.list_(pa.string()), pa.list_(pa.int64()), False),
+        (pa.list_(pa.int64()), pa.int64(), False),
+        (pa.map_(pa.string(), pa.int32()), pa.map_(pa.string(), pa.int64()), True),
+        (pa.map_(pa.string(), pa.float64()), pa.map_(pa.string(), pa.float32()), False),
+        (pa.map_(pa.float64(), pa.string()), pa.map_(pa.float32(), pa.string()), False),
+        (STRUCT, pa.struct([("y", pa.list_(pa.float64())), ("x", pa.int64())]), True),
+        (STRUCT, pa.struct([("x", pa.int64())]), False),
+        (STRUCT, pa.struct([*STRUCT, ("z", pa.int64())]), False),
+        (pa.struct([*STRUCT, *STRUCT]), pa.struct([*STRUCT, *STRUCT]).field(0).type, False),
+        (pa.struct([("x", pa.float64())]), pa.struct([("x", pa.float32())]), False),
+        (pa.null(), STRUCT, True),
+        (pa.list_(pa.dictionary(pa.int8(), pa.string())), pa.list_(pa.string()), True),
+    ],
+)
+def test_parts_of_a_column_keep_their_values_or_it_is_refused(one, other, keeps):
+    column = pa.nulls(1, one)
+    if keeps:
+        assert column_as(column, other, "c", "is told").type.equals(other)
+    else:
+        with pytest.raises(TypeError, match="column 'c' is told and .* a cast would change values"):
+            column_as(column, other, "c", "is told")
