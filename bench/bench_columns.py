@@ -133,6 +133,14 @@ def count_windows(width, size):
     return counted(rows.aggregate(bids=count(), total=sum_("price")))
 
 
+def deduplicated(width, keep):
+    return counted(columns(width).key_by("auction").deduplicate(keep))
+
+
+def ranked(width):
+    return counted(columns(width).key_by("auction").top(10, by="price", rank="rank"))
+
+
 class Totals(AggregateFunction):
     def create_accumulator(self):
         return 0, 0
@@ -289,6 +297,9 @@ for name, width in KEYS.items():
             functools.partial(processed_records, width, is_timed),
             RECORDS,
         )
+    CASES[f"columns_first_by_key_{name}.flinkbuf"] = functools.partial(deduplicated, width, "first"), ROWS
+    CASES[f"columns_last_by_key_{name}.flinkbuf"] = functools.partial(deduplicated, width, "last"), ROWS
+    CASES[f"columns_top_10_by_key_{name}.flinkbuf"] = functools.partial(ranked, width), ROWS
 CASES["columns_sliding_10s_2s.flinkbuf"] = functools.partial(windows, 1000, SLIDING), ROWS
 CASES["columns_sliding_10s_2s.flinkbuf_records"] = functools.partial(records, 1000, SLIDING), RECORDS
 CASES["columns_sliding_600s_1s.flinkbuf"] = functools.partial(windows, 1000, LONG), ROWS

@@ -7,7 +7,7 @@ aggregates in C, and no Python object is made for a row before ``as_records``.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from flinkbuf.datastream.arguments import check_function, check_is_object
@@ -17,6 +17,7 @@ from flinkbuf.datastream.program.column_factories import (
     ColumnAggregateFactory,
     ColumnCountFactory,
     ColumnFunctionFactory,
+    ColumnRanksFactory,
     ColumnSessionFactory,
     ColumnTimestampsFactory,
     ColumnWindowFactory,
@@ -34,6 +35,7 @@ from flinkbuf.streaming.columns.aggregates import WINDOW_END, WINDOW_START, Aggr
 from flinkbuf.streaming.columns.column_functions import check_expression
 from flinkbuf.streaming.columns.column_value_state import ColumnValueState
 from flinkbuf.streaming.columns.keyed_batch_function import KeyedBatchContext, KeyedBatchFunction
+from flinkbuf.streaming.columns.ranked_rows import MAX_ORDERS, RankedRows
 from flinkbuf.streaming.columns.sliced_windows import CumulatingWindows, SlicedWindows
 from flinkbuf.streaming.time.watermark_strategy import WatermarkStrategy
 from flinkbuf.streaming.windows.assigner import WindowAssigner
@@ -608,12 +610,16 @@ class KeyedColumnStream:
         assigner = CountTumblingWindowAssigner(size) if slide == 0 else CountSlidingWindowAssigner(size, slide)
         return WindowedColumnStream(self, assigner)
 
-    def aggregate(self, **aggregates: Aggregate) -> ColumnStream:
+    def aggregate(self, *, row_kind: str | None = None, **aggregates: Aggregate) -> ColumnStream:
         """Give, for each batch, the keys that it has changed with what has come together so far; in batch mode each
         key once.
 
         Parameters
         ----------
+        row_kind : str, optional
+            The name of a last column that says what a row does to a table of the results by key: ``+I`` adds a key,
+            ``+U`` takes the place of the row that the key has. What it was before is not given. By default, there is
+            no such column.
         **aggregates : Aggregate
             What ``count()``, ``sum_(column)`` and their like give, or a `ColumnAggregateFunction`, by the name of the
             result's column.
@@ -629,7 +635,85 @@ class KeyedColumnStream:
         checked = _checked_aggregates(aggregates, self._names)
         if any(each.is_of_window for _, each in checked):
             raise ValueError("window_start() and window_end() are of a window: call window(...) before aggregate()")
-        return self._transform("Aggregate", ColumnAggregateFactory(None, self._names, checked))
+        _check_names("aggregate()", (*self._names, *aggregates), row_kind=row_kind)
+        stream = self._transform("Aggregate", ColumnAggregateFactory(None, self._names, checked, row_kind))
+        return ColumnStream(stream._stream, None, _with_columns(stream.schema, row_kind=row_kind))
+
+    def deduplicate(self, keep: str = "first", by: Any = None, *, row_kind: str | None = None) -> ColumnStream:
+        """Give one row of each key: the first or the last, in the order in which they came or by a column.
+
+        The first row to come is given when it comes, and of what was given only the key is kept. Otherwise each batch
+        gives the keys whose row is another one now, and batch mode each key once. A row keeps its timestamp.
+
+        Parameters
+        ----------
+        keep : {"first", "last"}
+        by : str, expression or callable, optional
+            Where this is lowest is the first row, where it is highest the last; null is less than every value. Of rows
+            where it is equal, the first or the last to come.
+        row_kind : str, optional
+            The name of a last column: ``+I`` for the first row of a key, ``+U`` for one in the place of another.
+
+        Examples
+        --------
+        >>> from flinkbuf.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+        >>> rows = [(1, "a", 20), (2, "b", 30), (1, "c", 10), (1, "d", 20)]
+        >>> orders = env.from_collection(rows).as_columns("id int, what string, at int").key_by("id")
+        >>> orders.deduplicate().execute_and_collect(limit=2)
+        [Row(id=1, what='a', at=20), Row(id=2, what='b', at=30)]
+        >>> orders.deduplicate("last", by="at", row_kind="kind").execute_and_collect(limit=2)
+        [Row(id=1, what='d', at=20, kind='+I'), Row(id=2, what='b', at=30, kind='+I')]
+        """
+        ranked = None if keep == "first" and by is None else _one_row(keep, by)
+        return self._first_rows("Deduplicate", ranked, row_kind)
+
+    def top(
+        self,
+        n: int,
+        by: Any,
+        descending: bool | Sequence[bool] = True,
+        *,
+        rank: str | None = None,
+        row_kind: str | None = None,
+    ) -> ColumnStream:
+        """Give the first `n` rows of each key by an order, as they change; no others are kept.
+
+        Each batch gives, of the keys that it has changed, with `rank` the ranks that have another row now, and without
+        it the rows that have come in. Batch mode gives the rows of each key once. A row keeps its timestamp. Of rows
+        where all of `by` is equal, the one that came first is before the others.
+
+        Parameters
+        ----------
+        n : int
+        by : str, expression or callable, or a sequence of them
+            What rows are ordered by; where the first is equal, the next one counts. Null is less than every value, and
+            NaN the greatest number.
+        descending : bool or sequence of bool, default True
+            Whether the greatest comes first: of all in `by`, or of each.
+        rank : str, optional
+            The name of a column behind those of the row, with its rank, from 1 on.
+        row_kind : str, optional
+            The name of a last column. With `rank`, or one row for each key: ``+I`` for a rank that is new, ``+U`` where
+            another row takes it. Otherwise ``+I`` for a row that comes in, and ``-D`` for one that falls out, which is
+            given then, too.
+
+        Examples
+        --------
+        >>> from flinkbuf.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+        >>> bids = env.from_collection([(1, 20), (1, 50), (2, 5), (1, 30)]).as_columns("auction int, price int")
+        >>> bids.key_by("auction").top(2, by="price", rank="rank").execute_and_collect(limit=3)
+        [Row(auction=1, price=50, rank=1), Row(auction=1, price=30, rank=2), Row(auction=2, price=5, rank=1)]
+        """
+        return self._first_rows("Top", _top_rows(n, by, descending, rank), row_kind)
+
+    def _first_rows(self, name: str, ranked: RankedRows | None, row_kind: str | None) -> ColumnStream:
+        rank = None if ranked is None else ranked.rank
+        _check_names(f"{name.lower()}()", (), rank=rank, row_kind=row_kind)
+        factory = ColumnRanksFactory(None, self._names, ranked, row_kind)
+        stream = self._stream._transform(name, self._stream._value_type, factory, is_keyed=True)
+        return ColumnStream(stream, None, _with_columns(self._origin.schema, rank=rank, row_kind=row_kind))
 
     def join(self, other: KeyedColumnStream, how: str = "inner") -> JoinedColumnStreams:
         """Put rows together with those of another keyed column stream whose keys are equal.
@@ -1019,6 +1103,65 @@ def _named(names: tuple[str, ...], columns: dict[str, Any], where: str) -> tuple
 def _batch_function(function: Any, where: str) -> Callable[[Any], Any]:
     check_function(function, MapBatchFunction, f"{where} takes a function of a batch, or a MapBatchFunction")
     return as_call(function, MapBatchFunction, "map_batch")
+
+
+def _one_row(keep: Any, by: Any) -> RankedRows:
+    """Return which row of a group is kept."""
+    if keep not in ("first", "last"):
+        raise ValueError(f'keep= of deduplicate() is "first" or "last", got {keep!r:.80}')
+    if by is not None:
+        check_expression("by= of deduplicate()", by)
+    is_last = keep == "last"
+    return RankedRows(limit=1, by=() if by is None else ((by, is_last),), is_newest_first=is_last)
+
+
+def _top_rows(n: Any, by: Any, descending: Any, rank: Any) -> RankedRows:
+    """Return which rows of a group are kept."""
+    if isinstance(n, bool) or not isinstance(n, int):
+        raise TypeError(f"top() takes how many rows a key has, an int, got {type(n).__name__} {n!r:.80}")
+    if not 1 <= n < 2**31:
+        raise ValueError(f"top() keeps one row of each key or more, got {n}")
+    columns = tuple(by) if isinstance(by, (list, tuple)) else (by,)
+    if not columns:
+        raise ValueError("by= of top() names no column")
+    if len(columns) > MAX_ORDERS:
+        raise ValueError(f"by= of top() names {len(columns)} columns, and rows are ordered by {MAX_ORDERS} at most")
+    for each in columns:
+        check_expression("by= of top()", each)
+    directions = tuple(descending) if isinstance(descending, (list, tuple)) else (descending,) * len(columns)
+    if len(directions) != len(columns) or not all(isinstance(each, bool) for each in directions):
+        raise ValueError(
+            f"descending= of top() is True or False, or one of these for each of the {len(columns)} columns in by=; "
+            f"got {descending!r:.80}"
+        )
+    return RankedRows(limit=n, by=tuple(zip(columns, directions, strict=True)), rank=rank)
+
+
+def _check_names(where: str, taken: tuple[str, ...], **names: Any) -> None:
+    """Raise unless these are names of columns that a result has besides others, or None."""
+    for parameter, name in names.items():
+        if name is None:
+            continue
+        if not isinstance(name, str):
+            raise TypeError(f"{parameter}= of {where} names a column, got {type(name).__name__} {name!r:.80}")
+        if name in taken:
+            raise ValueError(f"{parameter}= of {where}: there is a column {name!r} already; give it another name")
+        taken = (*taken, name)
+
+
+def _with_columns(find_schema: Callable[[], Any], rank: str | None = None, row_kind: str | None = None) -> Any:
+    """Return what finds a schema with these columns in the end, those that have a name."""
+
+    def schema() -> Any:
+        import pyarrow as pa
+
+        added = [(rank, pa.int64())] if rank is not None else []
+        added += [(row_kind, pa.string())] if row_kind is not None else []
+        return pa.schema(
+            [*(pa.field(each.name, each.type) for each in find_schema()), *(pa.field(*each) for each in added)]
+        )
+
+    return schema
 
 
 def _tag_of(output_tag: Any) -> str:

@@ -125,6 +125,7 @@ LAYERS = {
         "record_order",
         "record_merge",
         "record_sorter",
+        "slot_ranks",
     ],
     "partition": [
         "subpartition_view",
@@ -354,6 +355,7 @@ DOES_WITHOUT = {
     "slot_aggregate": ({"test.py", "bench"}, "what the aggregates of slot_aggregates have in common, tested with them"),
     "value_aggregates": (LOOP_OVER_OBJECTS | {"pxd", "test.py", "bench"}, "aggregates that slot_aggregates makes"),
     "slot_aggregates": (LOOP_OVER_OBJECTS | {"pxd", "bench"}, "its loops are in slot_aggregate; in bench_key_slots.py"),
+    "slot_ranks": ({"test.py", "bench"}, "compared with plain Python under column_ranks; timed in bench_columns.py"),
     "range_selector": (LOOP_OVER_OBJECTS | {"bench"}, "the loops are in arrow_range; timed in bench_batch_writer.py"),
     "numpy_batch": (
         LOOP_OVER_OBJECTS | {"pxd", "test.py", "bench"},
@@ -646,6 +648,7 @@ PACKAGE = [
             "aggregates",
             "kept_rows",
             "aggregate_function",
+            "ranked_rows",
             "column_groups",
             "sliced_windows",
             "column_operator",
@@ -662,6 +665,7 @@ PACKAGE = [
             "column_timers",
             "keyed_batch_function",
             "keyed_batches",
+            "column_ranks",
             "",
         ],
     ),

@@ -75,12 +75,30 @@ class ColumnAggregateFactory(OperatorFactory):
 
     key: tuple[str, ...]
     aggregates: tuple[tuple[str, Any], ...]
+    row_kind: str | None = None
 
     def create(self) -> StreamOperator:
         """Make the operator."""
         from flinkbuf.streaming.columns.column_aggregates import ColumnAggregateOperator
 
-        return ColumnAggregateOperator(self.key, self.aggregates)
+        return ColumnAggregateOperator(self.key, self.aggregates, self.row_kind)
+
+
+@dataclass(frozen=True)
+class ColumnRanksFactory(OperatorFactory):
+    """Of the first rows by key, as they change; without `ranked` each key's first row to come, and no other."""
+
+    key: tuple[str, ...]
+    ranked: Any = None
+    row_kind: str | None = None
+
+    def create(self) -> StreamOperator:
+        """Make the operator."""
+        from flinkbuf.streaming.columns.column_ranks import ColumnFirstOperator, ColumnRankOperator
+
+        if self.ranked is None:
+            return ColumnFirstOperator(self.key, self.row_kind)
+        return ColumnRankOperator(self.key, self.ranked, self.row_kind)
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """Running results by key over columns: each batch gives the groups that it has changed.
 
-Flink's table runtime: GroupAggFunction, with a result for each batch in place of each record.
+Flink's table runtime: GroupAggFunction, with a result for each batch in place of each record. What a result was before
+is never given (no "-U"): the key says which one a new result replaces.
 """
 
 from __future__ import annotations
@@ -11,10 +12,13 @@ from flinkbuf._core.operators.stream_operator import MAX_WATERMARK, NO_TIMESTAMP
 from flinkbuf.records.column_batch import ColumnBatch
 from flinkbuf.records.column_exchange import key_columns
 from flinkbuf.streaming.columns.aggregates import Aggregate
+from flinkbuf.streaming.columns.column_functions import check_differ
 from flinkbuf.streaming.columns.column_groups import ColumnGroups, GroupPlan, columns_read
 from flinkbuf.streaming.columns.column_operator import ColumnOperator
+from flinkbuf.types.row import RowKind
 
 if TYPE_CHECKING:
+    import numpy as np
     import pyarrow as pa
 
 STATE_NAME: Final = "running-groups"
@@ -29,14 +33,19 @@ class ColumnAggregateOperator(ColumnOperator):
     ----------
     key : tuple of str
     aggregates : tuple of (name, Aggregate)
+    row_kind : str, optional
+        The column that says whether a key is new, "+I", or changed, "+U"; None: there is none.
     """
 
     name = STATE_NAME
 
-    def __init__(self, key: tuple[str, ...], aggregates: tuple[tuple[str, Aggregate], ...]) -> None:
+    def __init__(
+        self, key: tuple[str, ...], aggregates: tuple[tuple[str, Aggregate], ...], row_kind: str | None = None
+    ) -> None:
         super().__init__()
         self._key = key
         self._aggregates = aggregates
+        self._row_kind = row_kind
         self._groups: ColumnGroups | None = None
         self._plan: GroupPlan | None = None
         self._latest = NO_TIMESTAMP
@@ -47,36 +56,58 @@ class ColumnAggregateOperator(ColumnOperator):
         self.context.keyed_state.keep_columns(self, len(self._key))
 
     def process_batch(self, element: ColumnBatch) -> None:
-        """Take rows, and give the groups that they belong to; their timestamps are the latest of the batch."""
-        import numpy as np
-
+        """Take rows, and give what they have changed."""
         keys = key_columns(element.batch, self._key)
-        read = columns_read(element.batch, self._aggregates)
-        if self._plan is None or self._groups is None:
+        read = self._read(element)
+        if self._groups is None:
             self._begin(GroupPlan.of(keys, self._aggregates, read))
         assert self._plan is not None and self._groups is not None
+        before = len(self._groups)
         slots = self._groups.add(self._plan.keys_as(keys), self._plan.read_as(read))
         if self.context.settings.is_batch:
             self._latest = max(self._latest, element.latest)
         else:
-            self._give(np.unique(slots).astype(np.int64), element.latest)
+            self._give_changed(self._groups, slots, before, element.latest)
 
     def process_watermark(self, timestamp: int) -> None:
         """Give all groups at the end of a batch job, before event time ends."""
         if timestamp == MAX_WATERMARK and self.context.settings.is_batch and self._groups is not None:
-            self._give(None, self._latest)
+            self._give_all(self._groups, self._latest)
         self.emit_watermark(timestamp)
 
-    def _give(self, slots: Any, timestamp: int) -> None:
+    def _read(self, element: ColumnBatch) -> list[list[pa.Array]]:
+        return columns_read(element.batch, self._aggregates)
+
+    def _give_changed(self, groups: ColumnGroups, slots: np.ndarray, before: int, latest: int) -> None:
+        """Give the groups that rows belong to; those from slot `before` on are new."""
+        import numpy as np
+
+        changed = np.unique(slots).astype(np.int64)
+        kinds = np.where(changed < before, RowKind.UPDATE_AFTER, RowKind.INSERT)
+        self._give_groups(*groups.results(changed), kinds, latest)
+
+    def _give_all(self, groups: ColumnGroups, latest: int) -> None:
+        import numpy as np
+
+        self._give_groups(*groups.results(), np.full(len(groups), RowKind.INSERT), latest)
+
+    def _give_groups(self, keys: pa.RecordBatch, results: list[pa.Array], kinds: np.ndarray, latest: int) -> None:
         import numpy as np
         import pyarrow as pa
 
-        assert self._groups is not None
-        keys, results = self._groups.results(slots)
         names = [*keys.schema.names, *(name for name, _ in self._aggregates)]
         batch = pa.record_batch([*keys.columns, *results], names)
-        times = None if timestamp == NO_TIMESTAMP else np.full(batch.num_rows, timestamp)
-        self.emit(ColumnBatch(batch, times))
+        times = None if latest == NO_TIMESTAMP else np.full(batch.num_rows, latest)
+        self.emit(ColumnBatch(self._with_kinds(batch, kinds), times))
+
+    def _with_kinds(self, batch: pa.RecordBatch, kinds: np.ndarray) -> pa.RecordBatch:
+        import pyarrow as pa
+
+        if self._row_kind is None:
+            return batch
+        check_differ([*batch.schema.names, self._row_kind], "row_kind=")
+        texts = pa.array([kind.short_name for kind in RowKind])
+        return batch.append_column(self._row_kind, texts.take(pa.array(kinds)))
 
     def _begin(self, plan: GroupPlan) -> None:
         self._plan, self._groups = plan, ColumnGroups(plan)

@@ -77,7 +77,7 @@ class SelectColumns:
             made = columns_of(batch, self.columns)
             yield element.with_batch(pa.record_batch(list(made.values()), list(made)))
             return
-        _check_differ(batch.schema.names, "with_columns()")
+        check_differ(batch.schema.names, "with_columns()")
         for name, column in columns_of(batch, self.columns).items():
             place = batch.schema.get_field_index(name)
             batch = batch.append_column(name, column) if place < 0 else batch.set_column(place, name, column)
@@ -107,7 +107,7 @@ class RenameColumns:
         _check_there(element.batch, [old for old, _ in self.names], "rename()")
         new = dict(self.names)
         names = [new.get(name, name) for name in element.batch.schema.names]
-        _check_differ(names, "rename()")
+        check_differ(names, "rename()")
         yield element.with_batch(element.batch.rename_columns(names))
 
 
@@ -231,7 +231,8 @@ def _check_there(batch: pa.RecordBatch, names: Iterable[str], where: str) -> Non
             )
 
 
-def _check_differ(names: list[str], where: str) -> None:
+def check_differ(names: list[str], where: str) -> None:
+    """Raise ValueError if two columns have one name."""
     twice = [name for name in names if names.count(name) > 1] if len(set(names)) < len(names) else []
     if twice:
         raise ValueError(

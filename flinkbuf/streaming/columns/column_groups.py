@@ -132,7 +132,7 @@ class GroupPlan:
 
 def _text_of(key: Iterable[str], aggregates: Iterable[tuple[str, Aggregate]]) -> str:
     """Return names of keys, and names and kinds of aggregates: ``n=count(), total=sum(_) by k``."""
-    return f"{', '.join(f'{name}={each.text}' for name, each in aggregates)} by {', '.join(key)}"
+    return f"{', '.join(f'{name}={each.text}' for name, each in aggregates) or 'nothing'} by {', '.join(key)}"
 
 
 def columns_read(batch: pa.RecordBatch, aggregates: Iterable[tuple[str, Aggregate]]) -> list[list[pa.Array]]:
@@ -195,11 +195,16 @@ class GroupAggregates:
     Parameters
     ----------
     plan : GroupPlan
+
+    Attributes
+    ----------
+    accumulators : list
+        A `SlotAggregate` for each aggregate of the plan, or what is like one.
     """
 
     def __init__(self, plan: GroupPlan) -> None:
         self._plan = plan
-        self._accumulators = [
+        self.accumulators = [
             aggregate.accumulator(name, types)
             for (name, aggregate), types in zip(plan.aggregates, plan.types, strict=True)
         ]
@@ -207,25 +212,25 @@ class GroupAggregates:
     @property
     def nbytes(self) -> int:
         """Return the bytes of memory that all accumulators have."""
-        return sum(accumulator.nbytes for accumulator in self._accumulators)
+        return sum(accumulator.nbytes for accumulator in self.accumulators)
 
     def accumulate(self, slots: np.ndarray, slot_count: int, read: Sequence[Sequence[pa.Array]]) -> None:
         """Take rows: their slots, and the columns that each aggregate reads."""
-        for accumulator, columns in zip(self._accumulators, read, strict=True):
+        for accumulator, columns in zip(self.accumulators, read, strict=True):
             accumulator.accumulate(slots, slot_count, *columns)
 
     def merge(self, slots: np.ndarray, slot_count: int, states: Iterable[Sequence[pa.Array]]) -> None:
         """Take partial results of each aggregate."""
-        for accumulator, columns in zip(self._accumulators, states, strict=True):
+        for accumulator, columns in zip(self.accumulators, states, strict=True):
             accumulator.merge(slots, slot_count, *columns)
 
     def state(self, slots: np.ndarray | None = None) -> list[Sequence[pa.Array]]:
         """Return the partial results of each aggregate, of all slots or some."""
-        return [accumulator.state(slots) for accumulator in self._accumulators]
+        return [accumulator.state(slots) for accumulator in self.accumulators]
 
     def results(self, slots: np.ndarray | None = None) -> list[pa.Array]:
         """Return the result of each aggregate, of all slots or some."""
-        return [accumulator.result(slots) for accumulator in self._accumulators]
+        return [accumulator.result(slots) for accumulator in self.accumulators]
 
     def state_with(self, keys: pa.RecordBatch, slots: np.ndarray | None = None) -> pa.RecordBatch:
         """Return keys and the partial results in their slots as a snapshot has them, which says what they are."""
@@ -249,7 +254,7 @@ class GroupAggregates:
         """
         states: list[Sequence[pa.Array]] = []
         position = len(self._plan.key_schema)
-        for (name, _), accumulator in zip(self._plan.aggregates, self._accumulators, strict=True):
+        for (name, _), accumulator in zip(self._plan.aggregates, self.accumulators, strict=True):
             end = position + len(accumulator.state_types)
             columns = zip(batch.columns[position:end], accumulator.state_types, strict=True)
             states.append(tuple(_as_before(column, type_, name) for column, type_ in columns))
@@ -263,12 +268,16 @@ class ColumnGroups:
     Parameters
     ----------
     plan : GroupPlan
+
+    Attributes
+    ----------
+    aggregates : GroupAggregates
     """
 
     def __init__(self, plan: GroupPlan) -> None:
         self._plan = plan
         self._keys = GroupKeys(plan.key_schema)
-        self._aggregates = GroupAggregates(plan)
+        self.aggregates = GroupAggregates(plan)
 
     def __len__(self) -> int:
         return len(self._keys)
@@ -284,13 +293,13 @@ class ColumnGroups:
     def add(self, keys: pa.RecordBatch, read: Sequence[Sequence[pa.Array]]) -> np.ndarray:
         """Take rows: their keys, and the columns that each aggregate reads. Returns the slot of each row."""
         slots = self.slots_of(keys)
-        self._aggregates.accumulate(slots, len(self), read)
+        self.aggregates.accumulate(slots, len(self), read)
         return slots
 
     def merge(self, other: ColumnGroups) -> None:
         """Take all groups of another one with the same plan."""
         if len(other):
-            self._aggregates.merge(self.slots_of(other.keys()), len(self), other._aggregates.state())
+            self.aggregates.merge(self.slots_of(other.keys()), len(self), other.aggregates.state())
 
     def merge_below(self, other: ColumnGroups, count: int) -> None:
         """Take of another one the groups whose keys have slots below `count` here."""
@@ -300,16 +309,16 @@ class ColumnGroups:
             slots = self.slots_of(other.keys())
             rows = np.flatnonzero(slots < count)
             if len(rows):
-                self._aggregates.merge(slots[rows], len(self), other._aggregates.state(rows))
+                self.aggregates.merge(slots[rows], len(self), other.aggregates.state(rows))
 
     def merge_state(self, batch: pa.RecordBatch) -> None:
         """Take groups as `state` gives them."""
         slots = self.slots_of(self._plan.keys_in(batch))
-        self._aggregates.merge(slots, len(self), self._aggregates.states_in(batch))
+        self.aggregates.merge(slots, len(self), self.aggregates.states_in(batch))
 
     def state(self) -> pa.RecordBatch:
         """Return keys and partial results, a row for each group: what `merge_state` takes."""
-        return self._aggregates.state_with(self.keys())
+        return self.aggregates.state_with(self.keys())
 
     def keys(self) -> pa.RecordBatch:
         """Return the keys of the groups, in the order of their slots."""
@@ -317,7 +326,7 @@ class ColumnGroups:
 
     def results(self, slots: np.ndarray | None = None) -> tuple[pa.RecordBatch, list[pa.Array]]:
         """Return keys and results of all groups, or of those in some slots."""
-        return self._keys.at(slots), self._aggregates.results(slots)
+        return self._keys.at(slots), self.aggregates.results(slots)
 
 
 def _as_before(column: pa.Array, type_: pa.DataType, name: str) -> pa.Array:
