@@ -907,15 +907,92 @@ class WindowedColumnStream:
         """
         keyed = self._keyed
         checked = _checked_aggregates(aggregates, keyed._names)
-        if any(each.is_of_window for _, each in checked):
+        return keyed._transform("Window", self._factory(checked))
+
+    def deduplicate(self, keep: str = "first", by: Any = None, **columns: Aggregate) -> ColumnStream:
+        """Give one row of each key when a window ends: the first or the last; see `KeyedColumnStream.deduplicate`.
+
+        Parameters
+        ----------
+        keep : {"first", "last"}
+        by : str, expression or callable, optional
+            By default the rows are in the order in which they came, in windows of several slices of time within each.
+        **columns : Aggregate
+            ``window_start()`` and ``window_end()``, by the names of columns behind those of the row.
+
+        Examples
+        --------
+        >>> from flinkbuf.common import Time
+        >>> from flinkbuf.datastream import StreamExecutionEnvironment
+        >>> from flinkbuf.datastream.window import TumblingEventTimeWindows
+        >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+        >>> bids = env.from_collection([(1, 9, 500), (1, 7, 600)]).as_columns("auction int, price int, at bigint")
+        >>> windows = bids.assign_timestamps_and_watermarks("at").key_by("auction").window(
+        ...     TumblingEventTimeWindows.of(Time.seconds(1)))
+        >>> windows.deduplicate("last").execute_and_collect(limit=2)
+        [Row(auction=1, price=7, at=600)]
+        """
+        return self._first_rows("deduplicate()", _one_row(keep, by), columns)
+
+    def top(
+        self,
+        n: int,
+        by: Any,
+        descending: bool | Sequence[bool] = True,
+        *,
+        rank: str | None = None,
+        **columns: Aggregate,
+    ) -> ColumnStream:
+        """Give the first `n` rows of each key by an order when a window ends; see `KeyedColumnStream.top`.
+
+        Parameters
+        ----------
+        n : int
+        by : str, expression or callable, or a sequence of them
+        descending : bool or sequence of bool, default True
+        rank : str, optional
+            The name of a last column, with the rank of a row.
+        **columns : Aggregate
+            ``window_start()`` and ``window_end()``, by the names of columns behind those of the row.
+
+        Examples
+        --------
+        >>> from flinkbuf.common import Time
+        >>> from flinkbuf.datastream import StreamExecutionEnvironment
+        >>> from flinkbuf.datastream.window import TumblingEventTimeWindows
+        >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+        >>> bids = env.from_collection([(1, 9, 500), (1, 7, 600)]).as_columns("auction int, price int, at bigint")
+        >>> windows = bids.assign_timestamps_and_watermarks("at").key_by("auction").window(
+        ...     TumblingEventTimeWindows.of(Time.seconds(1)))
+        >>> windows.top(2, by="price", rank="rank").execute_and_collect(limit=2)
+        [Row(auction=1, price=9, at=500, rank=1), Row(auction=1, price=7, at=600, rank=2)]
+        """
+        return self._first_rows("top()", _top_rows(n, by, descending, rank), columns)
+
+    def _first_rows(self, where: str, ranked: RankedRows, columns: dict[str, Any]) -> ColumnStream:
+        keyed = self._keyed
+        for name, each in columns.items():
+            if not isinstance(each, Aggregate) or not each.is_of_window:
+                raise TypeError(
+                    f"{name}= of {where} is window_start() or window_end(), got {type(each).__name__} {each!r:.80}; "
+                    "others are results of aggregate()"
+                )
+        _check_names(where, tuple(columns), rank=ranked.rank)
+        factory = self._factory((("rows", ranked), *columns.items()))
+        stream = keyed._stream._transform("Window", keyed._stream._value_type, factory, is_keyed=True)
+        return ColumnStream(stream, None, _with_columns(keyed._origin.schema, tuple(columns), ranked.rank))
+
+    def _factory(self, aggregates: tuple[tuple[str, Aggregate], ...]) -> Any:
+        """Return the factory of the operator for these windows."""
+        names = self._keyed._names
+        if any(each.is_of_window for _, each in aggregates):
             self._check_time("window_start() and window_end()")
         if self._is_counting:
-            return keyed._transform("Window", ColumnCountFactory(None, keyed._names, self._windows, checked))
+            return ColumnCountFactory(None, names, self._windows, aggregates)
         is_session = type(self._windows) is EventTimeSessionWindows
         make: type[ColumnSessionFactory | ColumnWindowFactory]
         make = ColumnSessionFactory if is_session else ColumnWindowFactory
-        factory = make(None, keyed._names, self._windows, checked, self._lateness_ms, self._late_tag)
-        return keyed._transform("Window", factory)
+        return make(None, names, self._windows, aggregates, self._lateness_ms, self._late_tag)
 
     def _check_time(self, what: str) -> None:
         if self._is_counting:
@@ -1149,17 +1226,20 @@ def _check_names(where: str, taken: tuple[str, ...], **names: Any) -> None:
         taken = (*taken, name)
 
 
-def _with_columns(find_schema: Callable[[], Any], rank: str | None = None, row_kind: str | None = None) -> Any:
+def _with_columns(
+    find_schema: Callable[[], Any],
+    times: tuple[str, ...] = (),
+    rank: str | None = None,
+    row_kind: str | None = None,
+) -> Callable[[], Any]:
     """Return what finds a schema with these columns in the end, those that have a name."""
 
     def schema() -> Any:
         import pyarrow as pa
 
-        added = [(rank, pa.int64())] if rank is not None else []
-        added += [(row_kind, pa.string())] if row_kind is not None else []
-        return pa.schema(
-            [*(pa.field(each.name, each.type) for each in find_schema()), *(pa.field(*each) for each in added)]
-        )
+        types = [*((name, pa.timestamp("ms")) for name in times), (rank, pa.int64()), (row_kind, pa.string())]
+        kept = [pa.field(each.name, each.type) for each in find_schema()]
+        return pa.schema([*kept, *(pa.field(name, type_) for name, type_ in types if name is not None)])
 
     return schema
 

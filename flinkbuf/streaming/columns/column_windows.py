@@ -25,6 +25,7 @@ from flinkbuf.records.column_exchange import key_columns, rows_by_number
 from flinkbuf.streaming.columns.aggregates import WINDOW_START, Aggregate
 from flinkbuf.streaming.columns.column_groups import ColumnGroups, GroupPlan, columns_read
 from flinkbuf.streaming.columns.column_operator import ColumnOperator
+from flinkbuf.streaming.columns.ranked_rows import RankedRows, spread_rows
 from flinkbuf.streaming.columns.sliced_windows import SlicedWindows
 from flinkbuf.streaming.windows.window_operation import LATE_RECORDS
 
@@ -178,6 +179,11 @@ class WindowResults:
                 columns.append(next(computed))
             names.append(name)
         return pa.record_batch(columns, names)
+
+    def spread(self, element: ColumnBatch, key_count: int) -> ColumnBatch:
+        """Return the rows themselves where the results, behind so many columns of the key, are lists of rows."""
+        ranked = self.aggregates[0][1]
+        return spread_rows(element, key_count, ranked) if isinstance(ranked, RankedRows) else element
 
 
 def event_times(element: ColumnBatch) -> np.ndarray:
@@ -416,6 +422,10 @@ class ColumnWindowOperator(ColumnOperator):
         keys = pa.concat_batches([keys for _, keys, _ in given])
         results = [pa.concat_arrays(each) for each in zip(*(results for _, _, results in given), strict=True)]
         self.emit(ColumnBatch(self._results.batch_of(keys, results, starts, ends), ends - 1))
+
+    def emit(self, element: ColumnBatch) -> None:
+        """Give results to what reads this operator."""
+        super().emit(self._results.spread(element, len(self._key)))
 
     # ---- snapshots
 

@@ -11,6 +11,7 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from flinkbuf.records.column_batch import ColumnBatch
 from flinkbuf.records.column_exchange import key_columns
 from flinkbuf.streaming.columns.column_groups import (
     GroupAggregates,
@@ -95,6 +96,10 @@ class KeyWindowOperator(ColumnOperator):
     def results_of(self, keys: np.ndarray, slots: np.ndarray, start: Any = None, end: Any = None) -> pa.RecordBatch:
         """Return the results of windows: by the slots of their keys, and their own."""
         return self._results.batch_of(self._keys.at(keys), self.aggregates.results(slots), start, end)
+
+    def emit(self, element: ColumnBatch) -> None:
+        """Give results to what reads this operator."""
+        super().emit(self._results.spread(element, len(self._key)))
 
     def _begin(self, plan: GroupPlan) -> None:
         self._plan, self._keys, self.aggregates = plan, GroupKeys(plan.key_schema), GroupAggregates(plan)

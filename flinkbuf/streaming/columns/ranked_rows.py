@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from flinkbuf._core.columns.slot_aggregates import make_aggregate
 from flinkbuf._core.sort.slot_ranks import SlotRanks
-from flinkbuf.records.column_batch import without_dictionaries
+from flinkbuf.records.column_batch import ColumnBatch, without_dictionaries
 from flinkbuf.streaming.columns.aggregates import Aggregate
+from flinkbuf.streaming.columns.column_functions import check_differ
 from flinkbuf.streaming.columns.kept_rows import KeptRows
 
 if TYPE_CHECKING:
@@ -79,6 +80,36 @@ def whole_rows(batch: pa.RecordBatch) -> pa.Array:
 
     batch = without_dictionaries(batch)
     return pa.StructArray.from_arrays(batch.columns, names=batch.schema.names)
+
+
+def spread_rows(element: ColumnBatch, place: int, ranked: RankedRows) -> ColumnBatch:
+    """Return a row for each one in the lists of a column: its columns, those behind the lists, and its rank.
+
+    Parameters
+    ----------
+    element : ColumnBatch
+    place : int
+        Of the column; those before it, which are the key, are columns of the rows, too.
+    ranked : RankedRows
+        Whose results the lists are.
+    """
+    import numpy as np
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    batch = element.batch
+    lists = batch.column(place)
+    counts = pc.list_value_length(lists).to_numpy(zero_copy_only=False)
+    parents = np.repeat(np.arange(len(counts)), counts)
+    behind = batch.select(list(range(place + 1, batch.num_columns))).take(parents)
+    columns = [*lists.flatten().flatten(), *behind.columns]
+    names = [*(each.name for each in lists.type.value_type), *behind.schema.names]
+    if ranked.rank is not None:
+        columns.append(pa.array(np.arange(len(parents)) - np.repeat(np.cumsum(counts) - counts, counts) + 1))
+        names.append(ranked.rank)
+    check_differ(names, "the rows of a window")
+    times = None if element.timestamps is None else element.timestamps[parents]
+    return ColumnBatch(pa.record_batch(columns, names), times)
 
 
 class RankStates:
