@@ -4,6 +4,9 @@
 #include <string.h>
 
 #define FIRST_CAPACITY  1024
+#define FETCH_LISTS     16 /* rows ahead */
+#define FETCH_ENTRIES   8
+#define FETCH_BYTES     512
 #define MIN_TEXTS_BYTES (64u << 10) /* where fewer are, nobody looks for those that are no longer wanted */
 
 struct slot_change {
@@ -254,6 +257,18 @@ static int add_ranked_row(struct fb_slot_ranks* self, struct fb_slot_rank_rows* 
   return self->texts == 0 ? FB_OK : keep_order_texts(self, entry);
 }
 
+/* Has the memory fetched of rows that come soon: of many slots, each lies somewhere else. */
+static inline void fetch_ranks_ahead(const struct fb_slot_ranks* self, const struct fb_slot_rank_rows* rows,
+                                     int64_t row) {
+  if (row + FETCH_LISTS < rows->count) __builtin_prefetch(&self->lists[rows->slots[row + FETCH_LISTS]], 1);
+  if (row + FETCH_ENTRIES < rows->count) {
+    const struct fb_slot_rank_list* list = &self->lists[rows->slots[row + FETCH_ENTRIES]];
+    const uint8_t* entries = self->blocks.data + list->start * sizeof(int64_t);
+    size_t size = list->count * entry_width(self) * sizeof(int64_t);
+    for (size_t at = 0; at < size && at < FETCH_BYTES; at += 64) __builtin_prefetch(entries + at, 1);
+  }
+}
+
 int fb_slot_ranks_add(struct fb_slot_ranks* self, struct fb_slot_rank_rows* rows) {
   const struct slot_change* change;
   int64_t place = 0;
@@ -261,7 +276,9 @@ int fb_slot_ranks_add(struct fb_slot_ranks* self, struct fb_slot_rank_rows* rows
   self->changes.size = self->before.size = 0;
   rows->lost = 0;
   for (int64_t row = 0; row < rows->count; row++) {
-    int code = add_ranked_row(self, rows, row);
+    int code;
+    fetch_ranks_ahead(self, rows, row);
+    code = add_ranked_row(self, rows, row);
     if (code < 0) return code;
   }
   for (int64_t row = 0; row < rows->count; row++) {
