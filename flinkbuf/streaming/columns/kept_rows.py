@@ -10,13 +10,15 @@ if TYPE_CHECKING:
 
 _MOST_BYTES = 1 << 29  # of a batch that others are put to: offsets of texts have 31 bits
 _MIN_LOST = 4096  # rows that nobody wants any more: fewer are not worth a copy of the others
+_PUT_TOGETHER = 8  # batches of about the same size become one
 
 
 class KeptRows:
     """Rows of one schema: the first has number 0, and each is behind those that came before it.
 
-    They are in batches, each less than half of the one before, so that a row is copied once for each doubling, and not
-    with each batch. Where they are many bytes there are more batches, none of which grows.
+    They are in batches. Eight of about the same size are put together, so a row is copied once for each time that there
+    are eight times as many, and not with each batch; and there are few batches. Where they are many bytes there are
+    more batches, none of which grows.
 
     Attributes
     ----------
@@ -58,9 +60,8 @@ class KeptRows:
         if rows.num_rows:
             self._count += rows.num_rows
             self._batches.append(rows)
-            while len(self._batches) > 1 and _go_together(*self._batches[-2:]):
-                last = self._batches.pop()
-                self._batches[-1] = _one_batch([self._batches[-1], last])
+            while _go_together(self._batches[-_PUT_TOGETHER:]):
+                self._batches[-_PUT_TOGETHER:] = [_one_batch(self._batches[-_PUT_TOGETHER:])]
         return first
 
     def all(self) -> pa.RecordBatch:
@@ -96,11 +97,11 @@ class KeptRows:
         import numpy as np
 
         found, start = [], 0
-        for batch in self._batches:
-            end = start + batch.num_rows
-            rows = numbers[np.searchsorted(numbers, start) : np.searchsorted(numbers, end)]
-            if len(rows):
-                found.append(batch.take(rows - start))
+        ends = np.cumsum([batch.num_rows for batch in self._batches])
+        cuts = np.searchsorted(numbers, ends).tolist()
+        for batch, end, first, cut in zip(self._batches, ends.tolist(), [0, *cuts], cuts, strict=False):
+            if first < cut:
+                found.append(batch.take(numbers[first:cut] - start))
             start = end
         return _one_batch(found) if found else self._empty()
 
@@ -110,8 +111,11 @@ class KeptRows:
         return pa.RecordBatch.from_pylist([], self._schema)
 
 
-def _go_together(one: pa.RecordBatch, other: pa.RecordBatch) -> bool:
-    return 2 * other.num_rows >= one.num_rows and one.nbytes + other.nbytes <= _MOST_BYTES
+def _go_together(batches: list[pa.RecordBatch]) -> bool:
+    """Return whether there are enough batches, the first of which is not much larger than the last."""
+    if len(batches) < _PUT_TOGETHER or batches[0].num_rows >= _PUT_TOGETHER * batches[-1].num_rows:
+        return False
+    return sum(each.nbytes for each in batches) <= _MOST_BYTES
 
 
 def _one_batch(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
