@@ -126,6 +126,7 @@ class RankStates:
         import pyarrow as pa
 
         row, *computed = types
+        _check_kept(row)
         self.row_schema = pa.schema(list(row))
         fields = [*row, *(pa.field(f"by {place}", type_) for place, type_ in enumerate(computed))]
         self._schema = pa.schema([each.remove_metadata() for each in fields])
@@ -219,6 +220,20 @@ def _lists_of(rows: pa.RecordBatch, counts: np.ndarray, type_: Any) -> pa.Array:
     np.cumsum(counts, out=offsets[1:])
     structs = pa.StructArray.from_arrays(rows.columns, fields=list(type_.value_type))
     return pa.ListArray.from_arrays(pa.array(offsets), structs, type=type_)
+
+
+def _check_kept(row: Any) -> None:
+    """Raise TypeError if a column is of a type of which Arrow can take no rows."""
+    import pyarrow as pa
+
+    for each in row:
+        try:
+            pa.nulls(1, each.type).take(pa.array([0]))
+        except pa.ArrowNotImplementedError:
+            raise TypeError(
+                f"column {each.name!r}: rows with values of {each.type} cannot be kept; cast views to string or binary "
+                "in with_columns()"
+            ) from None
 
 
 def _orders_of(by: tuple[tuple[Any, bool], ...], row: Any, schema: pa.Schema) -> list[_Order]:

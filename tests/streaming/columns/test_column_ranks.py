@@ -271,6 +271,23 @@ def test_what_rows_show_to_be_wrong_is_refused(build, said):
             harness.process_element(element_of([("a", 1, "x")], 0), 0)
 
 
+def test_rows_have_the_columns_of_those_before():
+    rows = element_of([("a", 1, "x")], 0).batch
+    with OperatorHarness.of(keyed().top(2, by="v")._stream) as harness:
+        harness.process_element(ColumnBatch(rows), 0)
+        harness.process_element(ColumnBatch(rows.select(["text", "v", "id", "k"])), 0)
+        assert harness.output[0].value.batch == harness.output[1].value.batch == rows
+        with pytest.raises(TypeError, match="column 'rows' was struct<.* before and is struct<.* now"):
+            harness.process_element(ColumnBatch(rows.rename_columns(["k", "v", "text", "number"])), 0)
+
+
+def test_what_cannot_be_kept_is_refused():
+    views = pa.record_batch({"k": ["a"], "v": pa.array(["x"], pa.string_view())})
+    with OperatorHarness.of(keyed().top(2, by="k")._stream) as harness:
+        with pytest.raises(TypeError, match="column 'v': rows with values of string_view cannot be kept; cast views"):
+            harness.process_element(ColumnBatch(views), 0)
+
+
 def test_a_snapshot_of_another_order_is_refused():
     programs = [
         keyed().top(3, by="v"),
