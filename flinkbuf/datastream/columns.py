@@ -728,7 +728,8 @@ class KeyedColumnStream:
             By as many columns, of the same types.
         how : str, default "inner"
             "inner": pairs. "left", "right", "full": also left rows, right ones, or both, that have no partner, with
-            null for the other's columns. "semi", "anti": only left rows, once each: those that have a partner, or none.
+            null for the other's columns. "semi", "anti": only left rows, once each, or once a window: those that have a
+            partner, or none.
 
         Examples
         --------

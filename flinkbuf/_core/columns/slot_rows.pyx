@@ -183,14 +183,11 @@ cdef class SlotRows:
         """Yield the rows up to a time, and remove them."""
         cdef int64_t last = clipped(limit)
         cdef Room room
-        while True:
+        while self.c.row_count > 0 and fb_slot_rows_earliest(&self.c) <= last:
             room = Room.of_rows(max_rows)
             with nogil:
                 fb_slot_rows_expire(&self.c, last, &room.c)
-            if room.c.count:
-                yield room.taken()
-            if room.c.count < max_rows:
-                return
+            yield room.taken()
 
     def between(self, lower, upper, int64_t max_rows):
         """Yield the rows of a range of time, both ends included, slot by slot."""

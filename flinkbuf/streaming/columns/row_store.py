@@ -3,7 +3,8 @@
 They lie in chunks. Small ones are put together as they come, so that each row is copied a few times and not once a
 batch. One of which all is gone is dropped, which is how most of them end, as rows go in the order in which they came
 more or less; only where half of all that there is has gone are those copied of which half is gone. A number stays what
-it is: a chunk with gaps knows the numbers of its rows. Owned by the operator, used by the task's thread.
+it is while others go, where those of `KeptRows` begin anew: a chunk with gaps knows the numbers of its rows. Owned by
+the operator, used by the task's thread.
 """
 
 from __future__ import annotations
