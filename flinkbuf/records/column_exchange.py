@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from flinkbuf._core.flow.batch_writer import RowChunks, channels_of_rows
 from flinkbuf._core.record.channel_selector import ChannelSelector
+from flinkbuf._core.sort.row_order import RowOrder
 from flinkbuf.records.arrow_batches import arrow_batches, record_type
 from flinkbuf.records.column_batch import ColumnBatch, PageWriter, without_dictionaries
 from flinkbuf.records.partitioner import Partitioner, by_key
@@ -142,8 +143,8 @@ def pages_for(partitioner: Any, channel_count: int) -> Callable[[ColumnBatch], I
 
 def parts_by_number(element: ColumnBatch, numbers: np.ndarray, count: int) -> Iterator[tuple[int, ColumnBatch]]:
     """Yield each number below `count` that a row has, with the rows that have it, in their order."""
-    order, parts = rows_by_number(numbers, count)
-    gathered = element if order is None else element.take(order)
+    order, parts = _ordered(numbers, count)
+    gathered = element if order is None else in_order(element, order)
     for number, start, end in parts:
         yield number, element if order is None else gathered.slice(start, end)
 
@@ -160,15 +161,54 @@ def rows_by_number(numbers: np.ndarray, count: int) -> tuple[np.ndarray | None, 
     >>> order.tolist(), parts
     ([1, 0, 2], [(0, 0, 1), (2, 1, 3)])
     """
+    order, parts = _ordered(numbers, count)
+    return None if order is None else order.rows(), parts
+
+
+def _ordered(numbers: np.ndarray, count: int) -> tuple[RowOrder | None, list[tuple[int, int, int]]]:
     import numpy as np
 
     if not len(numbers):
         return None, []
     if numbers[0] == numbers[-1] and (numbers == numbers[0]).all():
         return None, [(int(numbers[0]), 0, len(numbers))]
-    if count <= 1 << 16:
-        numbers = numbers.astype(np.uint16)  # which numpy sorts in the time of a copy
-    ends = np.cumsum(np.bincount(numbers, minlength=count))
-    found = np.flatnonzero(np.diff(ends, prepend=0))
-    places = ends[found].tolist()
-    return np.argsort(numbers, kind="stable"), list(zip(found.tolist(), [0, *places], places, strict=False))
+    order = RowOrder(numbers.astype(np.uint32, copy=False), count)
+    found = np.flatnonzero(np.diff(order.starts))
+    return order, list(zip(found.tolist(), order.starts[found].tolist(), order.starts[found + 1].tolist(), strict=True))
+
+
+def in_order(element: ColumnBatch, order: RowOrder) -> ColumnBatch:
+    """Return the rows in an order."""
+    import numpy as np
+    import pyarrow as pa
+
+    columns: list[Any] = []
+    for column in element.batch.columns:
+        width = _bytes_of_a_value(column.type)
+        if width and not column.null_count:
+            moved = pa.allocate_buffer(len(column) * width)
+            order.move(column.buffers()[1], moved, width, column.offset)
+            columns.append(pa.Array.from_buffers(column.type, len(column), [None, moved], 0))
+        else:
+            columns.append(None)
+    if any(column is None for column in columns):
+        rows = pa.array(order.rows())
+        columns = [
+            column.take(rows) if moved is None else moved
+            for column, moved in zip(element.batch.columns, columns, strict=True)
+        ]
+    times = None
+    if element.timestamps is not None:
+        times = np.empty(len(element), np.int64)
+        order.move(np.ascontiguousarray(element.timestamps, np.int64), times, times.itemsize)
+    return ColumnBatch(pa.record_batch(columns, schema=element.batch.schema), times)
+
+
+def _bytes_of_a_value(type_: pa.DataType) -> int:
+    """Return the width of a type whose values lie side by side in one buffer; 0: they do not, or are bits."""
+    import pyarrow as pa
+
+    if pa.types.is_primitive(type_) or pa.types.is_decimal(type_) or pa.types.is_fixed_size_binary(type_):
+        bits: int = type_.bit_width
+        return bits // 8 if bits % 8 == 0 else 0
+    return 0

@@ -121,6 +121,7 @@ LAYERS = {
         "dialer",
     ],
     "sort": [
+        "row_order",
         "record_run",
         "record_order",
         "record_merge",
@@ -350,6 +351,10 @@ DOES_WITHOUT = {
     "slot_table": (C_ONLY, "the table of key_slots, which binds and times it"),
     "key_slots": (LOOP_OVER_OBJECTS, "keys as columns; its loops are in slot_table"),
     "slot_rows": ({"bench"}, "timed as a whole join in bench_columns.py"),
+    "row_order": (
+        LOOP_OVER_OBJECTS | {"pxd", "test.py", "bench"},
+        "three loops over numpy's numbers; tested with the columns that it orders, in test_column_exchange.py",
+    ),
     "session_slots": ({"bench"}, "sessions of columns are timed as whole programs, in bench_columns.py"),
     "count_slots": ({"bench"}, "count windows of columns are timed as whole programs, in bench_columns.py"),
     "slot_aggregate": ({"test.py", "bench"}, "what the aggregates of slot_aggregates have in common, tested with them"),

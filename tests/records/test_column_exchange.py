@@ -2,10 +2,12 @@
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from flinkbuf._core.sort.row_order import RowOrder
 from flinkbuf.records.arrow_batches import record_type
 from flinkbuf.records.column_batch import ColumnBatch, PageReader
 from flinkbuf.records.column_exchange import ColumnKeyPartitioner, RowKeys, pages_for, parts_by_number
@@ -69,6 +71,85 @@ def test_a_key_of_several_columns_may_have_nulls_and_dictionaries():
     batch = pa.record_batch({"a": pa.array(["x", None, "x"]).dictionary_encode(), "b": pa.array([1, None, 1])})
     first, second, third = RowKeys(("a", "b"), 128).of(batch).tolist()
     assert first == third != second
+
+
+TYPES = [
+    *(
+        pa.int8(),
+        pa.uint16(),
+        pa.float32(),
+        pa.int64(),
+        pa.bool_(),
+        pa.string(),
+        pa.date32(),
+        pa.timestamp("us", "UTC"),
+    ),
+    *(pa.decimal128(30, 2), pa.decimal256(60, 1), pa.binary(3), pa.list_(pa.int32()), pa.null()),
+    pa.dictionary(pa.int8(), pa.string()),
+]
+
+
+def column_of(type_, count, has_nulls):
+    """Values that tell their rows apart, as far as the type can."""
+    text = pa.array([str(number % 100) for number in range(count)])
+    if pa.types.is_fixed_size_binary(type_):
+        made = pa.array([b"%03d" % number for number in range(count)], type_)
+    elif pa.types.is_list(type_):
+        made = pa.array([[number] * (number % 3) for number in range(count)], type_)
+    elif pa.types.is_null(type_):
+        return pa.nulls(count)
+    elif pa.types.is_dictionary(type_):
+        made = text.dictionary_encode().cast(type_)
+    elif pa.types.is_boolean(type_):
+        made = pa.array([number % 2 == 1 for number in range(count)])
+    else:
+        whole = text.cast(pa.int64() if pa.types.is_timestamp(type_) else pa.int32())
+        made = text if type_ == pa.string() else whole.cast(type_)
+    return pc.if_else(pa.array([number % 3 == 0 for number in range(count)]), None, made) if has_nulls else made
+
+
+@given(st.lists(st.integers(0, 4), min_size=1), st.integers(0, 3), st.booleans(), st.booleans())
+def test_columns_of_all_types_are_split_with_their_timestamps(numbers, start, has_nulls, has_times):
+    count = start + len(numbers)
+    columns = [column_of(type_, count, has_nulls) for type_ in TYPES]
+    batch = pa.record_batch(columns, [f"c{place}" for place in range(len(TYPES))]).slice(start)
+    times = np.arange(2 * len(numbers))[::2] if has_times else None
+    for number, part in parts_by_number(ColumnBatch(batch, times), np.array(numbers, np.uint32), 5):
+        rows = [row for row, each in enumerate(numbers) if each == number]
+        assert part.batch.equals(batch.take(rows)) and part.batch.schema == batch.schema
+        part.batch.validate(full=True)
+        assert (part.timestamps is not None) is has_times
+        assert not has_times or part.timestamps.tolist() == [2 * row for row in rows]
+
+
+def test_memory_that_begins_anywhere_is_read():
+    """Pages of others, and memory that a program mapped, need not begin where a number would."""
+    values = pa.py_buffer(b"x" + np.arange(4).tobytes()).slice(1)
+    column = pa.Array.from_buffers(pa.int64(), 4, [None, values])
+    parts = parts_by_number(ColumnBatch(pa.record_batch({"a": column})), np.array([1, 0, 1, 0], np.uint32), 2)
+    assert [(number, part.batch["a"].to_pylist()) for number, part in parts] == [(0, [1, 3]), (1, [0, 2])]
+
+
+def test_an_order_is_of_numbers_that_there_are_and_of_bytes_that_there_are():
+    numbers = np.array([2, 0, 2], np.uint32)
+    with pytest.raises(IndexError, match="row 0 has the number 2, and there are 2"):
+        RowOrder(numbers, 2)
+    with pytest.raises(ValueError, match="3 rows with -1 numbers"):
+        RowOrder(numbers, -1)
+    order = RowOrder(numbers, 3)
+    assert (len(order), order.starts.tolist(), order.rows().tolist()) == (3, [0, 1, 1, 3], [1, 0, 2])
+    given, room = np.arange(4), np.empty(3, np.int64)
+    for values, to, width, offset in (
+        (given, room, 8, 2),
+        (given, room, 8, -1),
+        (given, room, 0, 0),
+        (given, room[:2], 8, 0),
+        (given[:2], room, 8, 0),
+    ):
+        with pytest.raises(ValueError, match="3 values of . bytes"):
+            order.move(values, to, width, offset)
+    with pytest.raises(BufferError, match="not writable"):
+        order.move(given, bytes(24), 8)
 
 
 @given(st.lists(st.integers(0, 4)), st.sampled_from([5, 1 << 17]))
