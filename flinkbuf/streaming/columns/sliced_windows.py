@@ -43,10 +43,18 @@ class SlicedWindows:
         OverflowError
             If one is so near the ends of time that windows begin or end beyond them.
         """
+        import numpy as np
+
+        if not len(timestamps):
+            return timestamps
         furthest = 2**63 - 1 - self.size_ms - self.slide_ms - abs(self.offset_ms)
-        for each in (timestamps.min(), timestamps.max()) if len(timestamps) else ():
-            if not -furthest <= int(each) <= furthest:
+        bounds = int(timestamps.min()), int(timestamps.max())
+        for each in bounds:
+            if not -furthest <= each <= furthest:
                 raise OverflowError(f"the window of a row with timestamp {each} does not fit into 64 bits")
+        first, last = (each - (each - self.offset_ms) % self.slice_ms for each in bounds)
+        if first == last:  # as for most batches, which need no division for each row
+            return np.full(len(timestamps), first)
         starts: Any = timestamps - (timestamps - self.offset_ms) % self.slice_ms
         return starts
 
