@@ -1,12 +1,14 @@
 """Column streams at the public door: what a method takes, what it refuses, and what it says."""
 
+import threading
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from flinkbuf.common import Configuration, Time, Types
-from flinkbuf.datastream import OutputTag, StreamExecutionEnvironment
+from flinkbuf.common import Configuration, Row, Time, Types
+from flinkbuf.datastream import OutputTag, SourceFunction, StreamExecutionEnvironment
 from flinkbuf.datastream.columns import (
     KeyedBatchFunction,
     collect,
@@ -198,3 +200,28 @@ def test_numbers_of_numpy_and_scalars_are_columns():
     assert stream.execute_and_collect(limit=2) == [(4, "x"), (10, "x")]
     averages = pairs((1, 2), (1, 5)).key_by("k").aggregate(m=mean(lambda batch: np.sqrt(batch["n"].to_numpy() - 1)))
     assert averages.execute_and_collect(limit=1) == [(1, 1.5)]
+
+
+class OneRow(SourceFunction):
+    """Gives one row, and ends when it has come out."""
+
+    has_come = threading.Event()
+
+    def run(self, ctx):
+        ctx.collect((1, 2))
+        assert OneRow.has_come.wait(30)
+
+    def cancel(self):
+        OneRow.has_come.set()
+
+
+def test_a_batch_waits_for_its_rows_and_not_for_its_buffer_too():
+    """It may be the last for long, and has waited already."""
+    OneRow.has_come.clear()
+    env = environment().set_buffer_timeout(60_000)
+    rows = env.add_source(OneRow(), type_info=Types.TUPLE([Types.LONG(), Types.LONG()]))
+    sums = rows.as_columns("k bigint, n bigint", max_delay=Time.milliseconds(1)).key_by("k").aggregate(n=sum_("n"))
+    with sums.execute_and_collect() as results:
+        assert next(results) == Row(k=1, n=2)
+        OneRow.has_come.set()
+        assert list(results) == []

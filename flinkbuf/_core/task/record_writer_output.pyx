@@ -57,6 +57,9 @@ cdef class RecordWriterOutput(EdgeOutput):
 cdef class PageOutput(RecordWriterOutput):
     """To a result partition, where an element becomes pages: for certain channels, or for the one whose turn it is.
 
+    A page has waited for its rows already, as long as they may wait for others, so it can be read at once, and not only
+    when its buffer is full or has waited for the buffer timeout; unless nothing is to be flushed by time.
+
     Parameters
     ----------
     counters, task_counters, writer, random, tag
@@ -79,6 +82,8 @@ cdef class PageOutput(RecordWriterOutput):
                 self.writer.emit_element(page, timestamp)
             else:
                 self.writer.emit_element_to(page, timestamp, channel)
+        if self.writer.has_flusher:
+            self.writer.flush()
         self.is_writing = False
         return 0
 
