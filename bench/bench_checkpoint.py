@@ -3,6 +3,7 @@
 `checkpoint_write`: a million keys of a keyed state, values of 100 bytes, from the dict they are in until they lie in a
 file for good; beside it a file of the same size that is there in memory already, and what pickle takes. Each contender
 writes a new file and deletes it, turn by turn, since a machine's first use of a page costs more than the rest.
+`checkpoint_write_columns`: a count, a sum and a maximum of each of a million keys of a column stream, likewise.
 `checkpoint_read`: from the file until a function can read the state. `checkpoint_rescale`: two subtasks' files read by
 four. `checkpoint_job`: a keyed count over a million keys with a checkpoint every second, and the same job without; in
 `checkpoint_pause` the longest time between two records of a subtask, its first second left out.
@@ -23,6 +24,8 @@ import tempfile
 import time
 from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
 import pytest
 from measure import SMOKE, report, scaled
 
@@ -33,16 +36,19 @@ from flinkbuf.checkpoints.storage import storage_of
 from flinkbuf.common import Configuration, Types, WatermarkStrategy
 from flinkbuf.datastream import KeyedProcessFunction, MapFunction, StreamExecutionEnvironment
 from flinkbuf.datastream.connectors.number_seq import NumberSequenceSource
+from flinkbuf.records.column_batch import ColumnBatch
 from flinkbuf.streaming.chain.operator_config import ExecutionSettings, TaskInfo
 from flinkbuf.streaming.checkpoint.snapshot_reader import read_restore
 from flinkbuf.streaming.checkpoint.snapshot_writer import write_snapshot
 from flinkbuf.streaming.checkpoint.task_snapshot import TaskStateSnapshot
+from flinkbuf.streaming.columns.aggregates import Aggregate
+from flinkbuf.streaming.columns.column_aggregates import ColumnAggregateOperator
 from flinkbuf.streaming.state.key_groups import KeyGroups
 from flinkbuf.streaming.state.snapshot import OperatorSnapshot
 from flinkbuf.streaming.state.state import ValueStateDescriptor
 from flinkbuf.streaming.state.state_backend import KeyedStateBackend
 from flinkbuf.streaming.state.timers import TimerServices
-from flinkbuf.testing import ManualClock
+from flinkbuf.testing import ManualClock, OperatorHarness
 
 KEYS = scaled(1_000_000)
 JOB_COUNT = scaled(8_000_000)
@@ -51,6 +57,7 @@ JOB_REPEATS = 1 if SMOKE else 3
 OPERATOR = "0" * 32
 VALUES = {"bytes_100": lambda key: b"%0100d" % key, "int": lambda key: key}
 PATIENCE_S = 5 if SMOKE else 30  # with a checkpoint that waits for full queues
+BATCH_ROWS = 8192
 PIECE = 1 << 18  # bytes that a plain file is given at a time
 
 
@@ -79,11 +86,15 @@ def filled(values, parallelism=1, index=0):
     return backend
 
 
-def write(backend, directory):
-    """Return what the job master gets to know of it."""
+def write(snapshot, directory):
+    """Return what the job master gets to know of an operator's snapshot."""
     options = CheckpointOptions(location=os.path.join(directory, "job", "chk-1"))
-    snapshot = TaskStateSnapshot(1, {OPERATOR: OperatorSnapshot((backend.snapshot(),))})
-    return write_snapshot(snapshot, storage=storage_of(directory), options=options, settings=ExecutionSettings())
+    return write_snapshot(
+        TaskStateSnapshot(1, {OPERATOR: snapshot}),
+        storage=storage_of(directory),
+        options=options,
+        settings=ExecutionSettings(),
+    )
 
 
 def read(states, directory, parallelism=1, index=0):
@@ -125,24 +136,45 @@ def seconds_of(function):
 def measure_write(kind, benchmark=None):
     values = [VALUES[kind](key) for key in range(KEYS)]
     backend, by_key = filled(values), dict(enumerate(values))
+    measure_writers(
+        f"checkpoint_write_{kind}",
+        lambda directory: write(OperatorSnapshot((backend.snapshot(),)), directory),
+        {"pickle": functools.partial(write_pickle, by_key)},
+        benchmark,
+    )
+
+
+def measure_write_columns(benchmark=None):
+    aggregates = (
+        ("n", Aggregate("count")),
+        ("total", Aggregate("sum", ("value",))),
+        ("best", Aggregate("max", ("value",))),
+    )
+    with OperatorHarness(ColumnAggregateOperator(("key",), aggregates)) as harness:
+        for start in range(0, KEYS, BATCH_ROWS):
+            keys = np.arange(start, min(KEYS, start + BATCH_ROWS))
+            harness.process_element(ColumnBatch(pa.record_batch({"key": keys, "value": keys * 7919 % 1000})))
+        harness.take_output()
+        measure_writers(
+            "checkpoint_write_columns", lambda directory: write(harness.snapshot(), directory), {}, benchmark
+        )
+
+
+def measure_writers(name, write_state, others, benchmark=None):
     gc.collect()
     gc.freeze()
     with temporary_directory() as directory:
-        size = write(backend, directory).size
+        size = write_state(directory).size
         data = memoryview(os.urandom(size))
-        contenders = {
-            "flinkbuf": lambda: write(backend, directory),
-            "plain_file": lambda: write_plain(data, directory),
-            "pickle": lambda: write_pickle(by_key, directory),
-        }
-        seconds = {name: [] for name in contenders}
+        contenders = {"flinkbuf": write_state, "plain_file": functools.partial(write_plain, data), **others}
+        seconds = {contender: [] for contender in contenders}
         for _ in range(REPEATS):
-            for name, function in contenders.items():
+            for contender, function in contenders.items():
                 delete_files(directory)
-                seconds[name].append(seconds_of(function))
+                seconds[contender].append(seconds_of(functools.partial(function, directory)))
     gc.unfreeze()
-    for name, found in seconds.items():
-        report(f"checkpoint_write_{kind}.{name}", found, size, "bytes", benchmark=benchmark)
+    for contender, found in seconds.items():
+        report(f"{name}.{contender}", found, size, "bytes", benchmark=benchmark)
 
 
 def delete_files(directory):
@@ -154,7 +186,7 @@ def delete_files(directory):
 def measure_read(kind, benchmark=None):
     values = [VALUES[kind](key) for key in range(KEYS)]
     with temporary_directory() as directory:
-        state = write(filled(values), directory)
+        state = write(OperatorSnapshot((filled(values).snapshot(),)), directory)
         write_pickle(dict(enumerate(values)), directory)
 
         def unpickle():
@@ -174,7 +206,7 @@ def measure_rescale(benchmark=None):
     """All four in a row; on as many machines it takes as long as the slowest."""
     values = [VALUES["bytes_100"](key) for key in range(KEYS)]
     with temporary_directory() as directory:
-        states = [write(filled(values, 2, index), directory) for index in range(2)]
+        states = [write(OperatorSnapshot((filled(values, 2, index).snapshot(),)), directory) for index in range(2)]
         gc.collect()
         gc.freeze()
 
@@ -303,6 +335,7 @@ def measure_full_queues(benchmark=None):
 CASES = {
     "checkpoint_write_bytes_100": functools.partial(measure_write, "bytes_100"),
     "checkpoint_write_int": functools.partial(measure_write, "int"),
+    "checkpoint_write_columns": measure_write_columns,
     "checkpoint_read_bytes_100": functools.partial(measure_read, "bytes_100"),
     "checkpoint_read_int": functools.partial(measure_read, "int"),
     "checkpoint_rescale": measure_rescale,

@@ -5,7 +5,12 @@ them of kept arrays; whole jobs on threads of this process, sources and starts i
 over records, of fewer rows, as they take that much longer; and pyarrow's `group_by` by window and key over the whole
 table at once, which knows no watermark and keeps all rows. What has no state takes kept batches (int64, string,
 float64, timestamp), of which pyarrow's kernels alone are the rival, or its expressions where those are what is asked;
-their rows have timestamps in one row of figures, which the rival has no part of. Counterpart in Flink: the Nexmark
+their rows have timestamps in one row of figures, which the rival has no part of.
+
+`columns_shuffled` is the tumbling window on two processes, each of which makes half of the rows and has half of the
+keys; its job is four times as long, since processes start. `columns_latency`: how long a row of ten thousand a second
+takes from a source through key_by to a running result, where batches and buffers leave after five milliseconds; its
+figure is the 99th percentile, once the start is over; beside it the same over records. Counterpart in Flink: Nexmark
 queries on windows.
 
 The join is of two such streams of half the rows each, by 200,000 keys, with times at most a second apart: 100,000 rows
@@ -17,9 +22,10 @@ times.
 import functools
 import os
 import sys
+import time
 
 import pytest
-from measure import measure, scaled
+from measure import REPEATS, SMOKE, measure, report, scaled
 
 pytest.importorskip("pyarrow")
 import numpy as np
@@ -28,8 +34,8 @@ import pyarrow.compute as pc
 from pyarrow import acero
 
 from flinkbuf.common import Configuration, Time, Types, WatermarkStrategy
-from flinkbuf.datastream import AggregateFunction, KeyedProcessFunction, StreamExecutionEnvironment
-from flinkbuf.datastream.columns import KeyedBatchFunction, count, sum_
+from flinkbuf.datastream import AggregateFunction, KeyedProcessFunction, SourceFunction, StreamExecutionEnvironment
+from flinkbuf.datastream.columns import KeyedBatchFunction, count, max_, sum_
 from flinkbuf.datastream.connectors.number_seq import NumberSequenceSource
 from flinkbuf.datastream.state import ValueStateDescriptor
 from flinkbuf.datastream.window import EventTimeSessionWindows, SlidingEventTimeWindows, TumblingEventTimeWindows
@@ -42,15 +48,23 @@ RECORDS = scaled(200_000) // STEP * STEP or STEP
 JOINED_WHOLE = scaled(1_000_000) // (2 * STEP) * (2 * STEP) or 2 * STEP
 ROWS_PER_MS = 100
 JOIN_KEYS = 200_000
+SHUFFLED_ROWS = 4 * ROWS
+RATE = 10_000  # rows a second, where it is asked how long one takes
+LATENCY_COUNT = RATE * 2 if SMOKE else RATE * 5
+TIMEOUT_MS = 5
+PACED = Types.TUPLE([Types.LONG(), Types.LONG()])
 KEYS = {"1k": 1_000, "1m": 1_000_000}
 # Keys, and the gap of their sessions, which are of some 150 rows, or of one: a row of a key comes every 10 or 1,000 ms.
 SESSIONS = {"1k": (1_000, 50), "100k": (100_000, 5_000), "100k_short": (100_000, 50)}
 
 
-@functools.cache
 def kept(width):
-    random = np.random.default_rng(1)
-    return [(random.integers(0, width, STEP), random.integers(0, 1000, STEP)) for _ in range(64)]
+    """Return arrays, made once in a process; they lie where nobody looks who sends this function to another one."""
+    here = sys.modules.setdefault("kept by bench_columns", {})
+    if width not in here:
+        random = np.random.default_rng(1)
+        here[width] = [(random.integers(0, width, STEP), random.integers(0, 1000, STEP)) for _ in range(64)]
+    return here[width]
 
 
 def batch_of(width, number):
@@ -59,10 +73,9 @@ def batch_of(width, number):
     return pa.record_batch({"auction": auctions, "price": prices, "at": times})
 
 
-def environment():
-    config = Configuration()
-    config.set_string("execution.target", "embedded")
-    return StreamExecutionEnvironment.get_execution_environment(config).set_parallelism(1)
+def environment(target="embedded", parallelism=1):
+    config = Configuration().set_string("execution.target", target)
+    return StreamExecutionEnvironment.get_execution_environment(config).set_parallelism(parallelism)
 
 
 def batches(batch_of, row_count, env=None):
@@ -71,16 +84,19 @@ def batches(batch_of, row_count, env=None):
     return stream.map(batch_of)
 
 
-def counted(stream):
-    """How many rows come out, which is told once a batch."""
-    counts = stream.flat_map_batches(lambda batch: pa.record_batch({"n": pa.array([batch.num_rows])}))
-    with counts.execute_and_collect() as found:
-        return sum(row.n for row in found)
+def first(pair):
+    return pair[0]
 
 
-def columns(width):
-    rows = batches(functools.partial(batch_of, width), ROWS).as_columns("auction bigint, price bigint, at bigint")
-    return rows.assign_timestamps_and_watermarks("at")
+def drained(stream):
+    """Run a job whose rows end where they would be given away, as those of the rivals do."""
+    with stream.flat_map_batches(lambda batch: None).execute_and_collect() as nothing:
+        assert not list(nothing)
+
+
+def columns(width, row_count=ROWS, env=None):
+    made = batches(functools.partial(batch_of, width), row_count, env)
+    return made.as_columns("auction bigint, price bigint, at bigint").assign_timestamps_and_watermarks("at")
 
 
 @functools.cache
@@ -119,26 +135,66 @@ def stateless(said, has_timestamps):
     if has_timestamps:
         rows = rows.assign_timestamps_and_watermarks("at")
     rows = rows.filter(predicate).with_columns(**columns)
-    with rows.flat_map_batches(lambda batch: None).execute_and_collect() as nothing:
-        assert not list(nothing)
+    drained(rows)
 
 
 def windows(width, assigner):
     found = columns(width).key_by("auction").window(assigner).aggregate(bids=count(), total=sum_("price"))
-    return counted(found)
+    drained(found)
+
+
+def shuffled(width):
+    rows = columns(width, SHUFFLED_ROWS, environment("local", 2))
+    drained(rows.key_by("auction").window(TUMBLING).aggregate(bids=count(), total=sum_("price")))
+
+
+class Paced(SourceFunction):
+    """(key, nanoseconds when it was emitted), so many a second."""
+
+    def __init__(self):
+        self.is_canceled = False
+
+    def run(self, ctx):
+        started = time.monotonic()
+        for number in range(LATENCY_COUNT):
+            if self.is_canceled:
+                return
+            early = started + number / RATE - time.monotonic()
+            if early > 0:
+                time.sleep(early)
+            ctx.collect((number % 1000, time.monotonic_ns()))
+
+    def cancel(self):
+        self.is_canceled = True
+
+
+def latency(over_columns):
+    """Return the 99th percentile of the seconds that rows took."""
+    paced = environment().set_buffer_timeout(TIMEOUT_MS).add_source(Paced(), type_info=PACED)
+    seen = []
+    if over_columns:
+        rows = paced.as_columns("k bigint, sent bigint", max_delay=Time.milliseconds(TIMEOUT_MS)).key_by("k")
+        stream = rows.aggregate(sent=max_("sent")).as_records()
+    else:
+        stream = paced.key_by(first).max(1)
+    with stream.execute_and_collect() as results:
+        for result in results:
+            seen.append(time.monotonic_ns() - result[1])
+    seen = sorted(seen[RATE:])
+    return seen[len(seen) * 99 // 100] / 1e9
 
 
 def count_windows(width, size):
     rows = columns(width).key_by("auction").count_window(size)
-    return counted(rows.aggregate(bids=count(), total=sum_("price")))
+    drained(rows.aggregate(bids=count(), total=sum_("price")))
 
 
 def deduplicated(width, keep):
-    return counted(columns(width).key_by("auction").deduplicate(keep))
+    drained(columns(width).key_by("auction").deduplicate(keep))
 
 
 def ranked(width):
-    return counted(columns(width).key_by("auction").top(10, by="price", rank="rank"))
+    drained(columns(width).key_by("auction").top(10, by="price", rank="rank"))
 
 
 class Totals(AggregateFunction):
@@ -239,7 +295,7 @@ class RunningTotalsOfRecords(KeyedProcessFunction):
 
 def processed(width, is_timed):
     keyed = columns(width).key_by("auction")
-    return counted(keyed.process_batches(RunningTotals(is_timed), "auction bigint, total bigint"))
+    drained(keyed.process_batches(RunningTotals(is_timed), "auction bigint, total bigint"))
 
 
 def processed_records(width, is_timed):
@@ -264,7 +320,7 @@ def interval_join(how):
     right = batches(other_batch_of, ROWS // 2, env)
     right = right.as_columns("id bigint, reserve bigint, opened bigint").assign_timestamps_and_watermarks("opened")
     joined = left.key_by("auction").join(right.key_by("id"), how)
-    return counted(joined.between(Time.seconds(-1), Time.seconds(1)))
+    drained(joined.between(Time.seconds(-1), Time.seconds(1)))
 
 
 def polars_join():
@@ -311,6 +367,13 @@ CASES["columns_count_windows_1k.flinkbuf"] = functools.partial(count_windows, 10
 CASES["columns_interval_join.flinkbuf"] = functools.partial(interval_join, "inner"), ROWS
 CASES["columns_interval_join.flinkbuf_full"] = functools.partial(interval_join, "full"), ROWS
 CASES["columns_interval_join.polars_whole"] = polars_join, JOINED_WHOLE
+CASES["columns_shuffled_1k.flinkbuf"] = functools.partial(shuffled, 1000), SHUFFLED_ROWS
+LATENCIES = {"columns_latency.flinkbuf": True, "columns_latency.flinkbuf_records": False}
+
+
+def measure_latency(name, benchmark=None):
+    seconds = [latency(LATENCIES[name]) for _ in range(1 if SMOKE else 3)]
+    report(name, seconds, 1, "rows", benchmark=benchmark)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -319,7 +382,16 @@ def test_rate(benchmark, name):
     measure(name, run, rows, "rows", benchmark=benchmark)
 
 
+@pytest.mark.parametrize("name", LATENCIES)
+def test_latency(benchmark, name):
+    benchmark.pedantic(lambda: None, rounds=1)
+    measure_latency(name, benchmark)
+
+
 if __name__ == "__main__":
     for name, (run, rows) in CASES.items():
         if all(word in name for word in sys.argv[1:]):
-            measure(name, run, rows, "rows")
+            measure(name, run, rows, "rows", repeats=3 if "shuffled" in name else REPEATS)
+    for name in LATENCIES:
+        if all(word in name for word in sys.argv[1:]):
+            measure_latency(name)
