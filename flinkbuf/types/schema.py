@@ -18,8 +18,8 @@ binary                             PRIMITIVE_ARRAY(BYTE)               bytes
 decimal(p, s), numeric, dec        BIG_DEC                             decimal.Decimal
 date                               LOCAL_DATE                          datetime.date
 time(p)                            LOCAL_TIME                          datetime.time
-timestamp, timestamp_ltz           TIMESTAMP_LTZ                       aware datetime.datetime, in UTC
-timestamp_ntz                      LOCAL_DATE_TIME                     naive datetime.datetime
+timestamp, timestamp_ltz(p)        TIMESTAMP_LTZ                       aware datetime.datetime, in UTC
+timestamp_ntz(p)                   LOCAL_DATE_TIME                     naive datetime.datetime
 void                               VOID                                None
 array<t>                           OBJECT_ARRAY(t)                     list, elements may be None
 map<k, v>                          MAP(k, v)                           dict, values may be None
@@ -27,9 +27,9 @@ struct<a: t, …>, also at the top   ROW_NAMED(["a", …], [t, …])         fli
 =================================  ==================================  ==========================================
 
 A single type such as ``bigint`` at the top is that type alone, not a row of one field, and None is no value of it
-unless the table says so (wrap it in ``Types.NULLABLE`` where the records themselves may be None). Lengths of char
-and varchar, precision and scale of decimal, COLLATE and comments do not change any byte and are not kept; of NOT NULL
-batches of columns are refused a null in such a column.
+unless the table says so (wrap it in ``Types.NULLABLE`` where the records themselves may be None). Lengths of char and
+varchar, precision and scale of decimal, precision of times and timestamps (a microsecond is the finest), COLLATE and
+comments do not change any byte and are not kept; of NOT NULL batches of columns are refused a null in such a column.
 Interval, variant, geometry and geography have no counterpart in Flink and raise TypeError.
 
 pyarrow types map likewise: unsigned integers to the next larger signed type and uint64 to BIG_INT, float16 to
@@ -96,7 +96,10 @@ _PARAMETERS = {  # fewest and most numbers in brackets
     "dec": (0, 2),
     "numeric": (0, 2),
     "time": (0, 1),
+    "timestamp_ltz": (0, 1),
+    "timestamp_ntz": (0, 1),
 }
+_FINEST = 6  # digits of a second
 _NO_COUNTERPART = ("interval", "variant", "geometry", "geography", "object")
 
 
@@ -296,11 +299,17 @@ class _DdlParser:
         fewest, most = _PARAMETERS.get(name, (0, 0))
         if self.peek() == "(" and most:
             self.take()
+            if name.startswith("timestamp") and self.peek().isdecimal() and int(self.peek()) > _FINEST:
+                raise self.fail(f"{name} has at most {_FINEST} digits of a second")
             self.read_number()
             if self.peek() == "," and most > 1:
                 self.take()
                 self.read_number()
             self.expect(")")
+        elif self.peek() == "(" and name == "timestamp":  # Flink's has no zone, Spark's has one
+            raise self.fail(
+                "timestamp takes no digits: say timestamp_ltz(3), or timestamp_ntz(3) for one without a zone"
+            )
         elif fewest:
             raise self.fail(f"{name} needs a length in brackets")
         if name == "string" and self.peek() == "collate":

@@ -355,6 +355,7 @@ def test_every_type_that_can_be_described_has_a_codec(described):
             "\n a\tint ,\n b struct < c : array < struct < d : int > > >\n",
             as_type("a int,b struct<c:array<struct<d:int>>>"),
         ),
+        ("a timestamp_ltz(3), b timestamp_ntz(6), c decimal(9,2)", as_type("a timestamp, b timestamp_ntz, c decimal")),
     ],
 )
 def test_ddl_reads_as_spark_means_it(ddl, described):
@@ -373,6 +374,8 @@ def test_ddl_reads_as_spark_means_it(ddl, described):
         ("array<int>>", 10, "nothing may follow"),
         ("map<int>", 7, "',' must come here"),
         ("a varchar", 9, "needs a length"),
+        ("a timestamp(3)", 11, "say timestamp_ltz(3), or timestamp_ntz(3)"),
+        ("a timestamp_ltz(9)", 16, "at most 6 digits"),
         ("a int not", 9, "NULL must follow NOT"),
         ("a int comment x", 14, "quoted text"),
         ("a int; drop", 5, "';' does not belong here"),
