@@ -388,7 +388,7 @@ static int compact_texts(struct fb_slot_aggregate* self, uint32_t word) {
   if (code < 0) return code;
   for (uint32_t slot = 0; slot < self->count; slot++) {
     uint64_t* cell = cell_of(self, slot, word);
-    memcpy(kept.data + kept.size, self->texts.data + cell[0], (size_t)cell[1]);
+    if (cell[1] > 0) memcpy(kept.data + kept.size, self->texts.data + cell[0], (size_t)cell[1]);
     cell[0] = kept.size;
     kept.size += (size_t)cell[1];
   }
@@ -407,7 +407,8 @@ static int find_extreme_texts(struct fb_slot_aggregate* self, const struct fb_sl
     if (fb_arrow_column_is_marked_null(column, row)) continue;
     text = fb_arrow_column_bytes(column, row, &size);
     if (self->seen[slots[row]]) {
-      int order = compare_texts(text, size, self->texts.data + cell[0], (size_t)cell[1]);
+      const uint8_t* kept = cell[1] > 0 ? self->texts.data + cell[0] : NULL; /* there may be no texts yet */
+      int order = compare_texts(text, size, kept, (size_t)cell[1]);
       if (how->is_max ? order <= 0 : order >= 0) continue;
     }
     code = keep_text(self, cell, text, size);

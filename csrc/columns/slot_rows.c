@@ -90,12 +90,16 @@ static uint32_t next_due(const struct fb_slot_rows* self, uint32_t from, int64_t
 
 /* ---- arrays of rows --------------------------------------------------------------------------------- */
 
+static inline struct fb_slot_row* next_spare(const struct fb_slot_row* rows) {
+  return (struct fb_slot_row*)(uintptr_t)rows->mark;
+}
+
 /* An array of rows. The smallest ones are kept for the next slot, as most of them come and go all the time. */
 static struct fb_slot_row* make_rows(struct fb_slot_rows* self, size_t capacity) {
   struct fb_slot_row* rows = self->spare;
 
   if (capacity == FIRST_ROWS && rows != NULL) {
-    memcpy(&self->spare, rows, sizeof self->spare);
+    self->spare = next_spare(rows);
     self->spare_count--;
   } else {
     rows = malloc(capacity * sizeof *rows);
@@ -107,7 +111,7 @@ static struct fb_slot_row* make_rows(struct fb_slot_rows* self, size_t capacity)
 static void free_rows(struct fb_slot_rows* self, struct fb_slot_row* rows, size_t capacity) {
   self->row_bytes -= capacity * sizeof *rows;
   if (capacity == FIRST_ROWS) {
-    memcpy(rows, &self->spare, sizeof self->spare);
+    rows->mark = (uintptr_t)self->spare;
     self->spare = rows;
     self->spare_count++;
   } else {
@@ -121,7 +125,7 @@ static void free_spare_rows(struct fb_slot_rows* self, size_t most) {
 
   while (self->spare_count > most + in_use) {
     struct fb_slot_row* rows = self->spare;
-    memcpy(&self->spare, rows, sizeof self->spare);
+    self->spare = next_spare(rows);
     self->spare_count--;
     free(rows);
   }

@@ -43,7 +43,7 @@ struct fb_slot_rows {
   int64_t* earliest[FB_SLOT_ROWS_LEVELS]; /* of each slot, of each sixteen of them, and so on; INT64_MAX: none */
   size_t row_count;
   size_t row_bytes;
-  struct fb_slot_row* spare; /* arrays that nobody has, the next one's address in the first bytes of each */
+  struct fb_slot_row* spare; /* arrays that nobody has; the mark of each one's first row is where the next is */
   size_t spare_count;
 };
 

@@ -143,9 +143,10 @@ static int compact_order_texts(struct fb_slot_ranks* self) {
       int64_t* entry = rank_entry_at(self, &self->lists[slot], i);
       for (uint32_t word = 0; word < self->words; word++) {
         if (!is_order_text(self, word)) continue;
-        memcpy(kept.data + kept.size, self->text_bytes.data + entry[word], (size_t)entry[word + 1]);
+        size_t size = (size_t)entry[word + 1];
+        if (size > 0) memcpy(kept.data + kept.size, self->text_bytes.data + entry[word], size);
         entry[word] = (int64_t)kept.size;
-        kept.size += (size_t)entry[word + 1];
+        kept.size += size;
       }
     }
   }
@@ -263,9 +264,8 @@ static inline void fetch_ranks_ahead(const struct fb_slot_ranks* self, const str
   if (row + FETCH_LISTS < rows->count) __builtin_prefetch(&self->lists[rows->slots[row + FETCH_LISTS]], 1);
   if (row + FETCH_ENTRIES < rows->count) {
     const struct fb_slot_rank_list* list = &self->lists[rows->slots[row + FETCH_ENTRIES]];
-    const uint8_t* entries = self->blocks.data + list->start * sizeof(int64_t);
-    size_t size = list->count * entry_width(self) * sizeof(int64_t);
-    for (size_t at = 0; at < size && at < FETCH_BYTES; at += 64) __builtin_prefetch(entries + at, 1);
+    size_t start = list->start * sizeof(int64_t), size = list->count * entry_width(self) * sizeof(int64_t);
+    for (size_t at = 0; at < size && at < FETCH_BYTES; at += 64) __builtin_prefetch(self->blocks.data + start + at, 1);
   }
 }
 
