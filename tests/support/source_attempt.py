@@ -5,6 +5,7 @@ import pickle
 import cloudpickle
 from surroundings import ManualTime, Surroundings
 
+from flinkbuf.streaming.sources.input_status import InputStatus
 from flinkbuf.streaming.sources.source_coordinator import CoordinatorStore
 from flinkbuf.streaming.sources.source_factories import SourceOperatorFactory
 from flinkbuf.streaming.state.snapshot import OperatorSnapshot, redistribute
@@ -50,3 +51,21 @@ class SourceAttempt:
         for around in self.subtasks:
             around.operator.close()
         self.coordinator.close()
+
+
+class BatchAttempt(SourceAttempt):
+    """Emits batches, a turn each, from subtasks drawn by chance."""
+
+    def emit(self, turns, chance):
+        while turns and not all(around.has_ended for around in self.subtasks):
+            around = chance.choice(self.subtasks)
+            around.mailbox.run()
+            around.has_ended = around.operator.emit_next(around.output, 1) == InputStatus.END_OF_INPUT
+            turns -= 1
+
+    def rows(self):
+        """The numbers `n` of the rows of batches and of records."""
+        import pyarrow as pa
+
+        found = [value.to_pylist() if isinstance(value, pa.RecordBatch) else [value.as_dict()] for value in self.values]
+        return [row["n"] for batch in found for row in batch]

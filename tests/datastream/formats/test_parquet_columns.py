@@ -10,7 +10,7 @@ pa = pytest.importorskip("pyarrow")
 import pyarrow.parquet as pq  # noqa: E402
 from hypothesis import HealthCheck, given, settings  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
-from source_attempt import SourceAttempt  # noqa: E402
+from source_attempt import BatchAttempt  # noqa: E402
 
 from flinkbuf._core.flow.batch_records import RecordsToBatch  # noqa: E402
 from flinkbuf.common import Configuration, Time, Types, WatermarkStrategy  # noqa: E402
@@ -23,7 +23,6 @@ from flinkbuf.errors import CorruptDataError  # noqa: E402
 from flinkbuf.records.arrow_batches import arrow_schema, batch_builder, record_type  # noqa: E402
 from flinkbuf.streaming.sources.file_source import FileColumnSource  # noqa: E402
 from flinkbuf.streaming.sources.file_split import FileSplit, split_file  # noqa: E402
-from flinkbuf.streaming.sources.input_status import InputStatus  # noqa: E402
 
 DDL = (
     "yes boolean, tiny tinyint, small smallint, n int, big bigint, half float, x double, price decimal(12, 3), "
@@ -201,21 +200,6 @@ def test_wide_rows_make_small_batches(tmp_path):
     assert [batch.num_rows for batch in thin] == [50]
 
 
-class Attempt(SourceAttempt):
-    """Emits batches, a turn each, from subtasks drawn by chance."""
-
-    def emit(self, turns, chance):
-        while turns and not all(around.has_ended for around in self.subtasks):
-            around = chance.choice(self.subtasks)
-            around.mailbox.run()
-            around.has_ended = around.operator.emit_next(around.output, 1) == InputStatus.END_OF_INPUT
-            turns -= 1
-
-    def rows(self):
-        found = [value.to_pylist() if isinstance(value, pa.RecordBatch) else [value.as_dict()] for value in self.values]
-        return [row["n"] for batch in found for row in batch]
-
-
 def write_files(folder):
     for number, (rows, group) in enumerate(((40, 7), (0, 1), (25, 100), (3, 1))):
         table = pa.table({"n": pa.array(range(100 * number, 100 * number + rows), pa.int64())})
@@ -233,11 +217,11 @@ def test_a_job_goes_on_behind_each_batch(tmp_path, parallelism):
     expected, source = write_files(tmp_path), file_source(tmp_path)
     for turns in range(0, 60, 2 if parallelism == 1 else 5):
         chance = random.Random(turns)
-        first = Attempt(source.of_batches(None, 4, 1 << 22)[0], parallelism)
+        first = BatchAttempt(source.of_batches(None, 4, 1 << 22)[0], parallelism)
         first.emit(turns, chance)
         # As batches of other sizes, or as records: what was read is counted in rows.
         other = source if turns % 2 else source.of_batches(None, 3, 1 << 22)[0]
-        second = Attempt(other, 3 - parallelism, first.checkpoint())
+        second = BatchAttempt(other, 3 - parallelism, first.checkpoint())
         second.emit(10_000, chance)
         assert sorted(first.rows() + second.rows()) == expected, turns
         first.close(), second.close()
