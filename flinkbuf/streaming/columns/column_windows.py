@@ -415,10 +415,9 @@ class ColumnWindowOperator(ColumnOperator):
         if not self._given:
             return
         given, self._given, self._given_rows = self._given, [], 0
-        ends = np.repeat([end for end, _, _ in given], [keys.num_rows for _, keys, _ in given])
-        starts = np.repeat(
-            [self._windows.start_of(end) for end, _, _ in given], [keys.num_rows for _, keys, _ in given]
-        )
+        counts = [keys.num_rows for _, keys, _ in given]
+        starts = np.repeat([self._windows.start_of(end) for end, _, _ in given], counts)
+        ends = np.repeat([end for end, _, _ in given], counts)
         keys = pa.concat_batches([keys for _, keys, _ in given])
         results = [pa.concat_arrays(each) for each in zip(*(results for _, _, results in given), strict=True)]
         self.emit(ColumnBatch(self._results.batch_of(keys, results, starts, ends), ends - 1))
