@@ -6,7 +6,11 @@ process or a process elsewhere. What is meant to be shared says so: `flinkbuf.st
 
 from __future__ import annotations
 
+import importlib
 import io
+import pickle
+import sys
+import threading
 from collections import ChainMap
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -57,6 +61,33 @@ def pickled(value: Any) -> bytes:
         return file.getvalue()
 
 
+# Tasks of a process start side by side, and what they unpickle imports modules.
+_unpickling = threading.RLock()
+
+
+class _UserCodeUnpickler(pickle.Unpickler):
+    """Imports a package before the module in it that a pickle names.
+
+    Python locks the module that it is asked for, and then its package. Another thread that imports the package at that
+    moment has locked that, and wants the module: Python sees the deadlock, and lets one of them have a module that is
+    half imported, which fails.
+    """
+
+    def find_class(self, module: str, name: str) -> Any:
+        """Find a class or a function by the name of its module."""
+        if module not in sys.modules:
+            parts = module.split(".")
+            for count in range(1, len(parts)):
+                importlib.import_module(".".join(parts[:count]))
+        return super().find_class(module, name)
+
+
+def unpickled(data: bytes) -> Any:
+    """Return a copy of what `pickled` has made bytes of; one thread after the other, since that imports modules."""
+    with _unpickling:
+        return _UserCodeUnpickler(io.BytesIO(data)).load()
+
+
 @dataclass(frozen=True)
 class PickledChain:
     """The chain of a vertex, as bytes: one copy for each subtask comes out."""
@@ -81,7 +112,7 @@ class PickledChain:
 
     def copy(self) -> ChainConfig:
         """Return operators' factories and partitioners of their own for one subtask."""
-        chain: ChainConfig = cloudpickle.loads(self.data)
+        chain: ChainConfig = unpickled(self.data)
         return chain
 
 
