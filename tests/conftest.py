@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
-from known_flakes import KNOWN_FLAKES
+from support.known_flakes import KNOWN_FLAKES
 
 TESTS = Path(__file__).parent
 
@@ -74,7 +74,7 @@ def spark():
         "spark.sql.session.timeZone": "UTC",
         # functions of test modules run in the workers
         "spark.executorEnv.PYTHONPATH": os.pathsep.join(
-            str(folder) for folder in (TESTS / "support", *(TESTS / "spark").glob("**/"))
+            str(folder) for folder in (TESTS, *(TESTS / "spark").glob("**/"))
         ),
     }
     builder = SparkSession.builder.master("local[2]").appName("flinkbuf tests")

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from other_user import as_other_user, needs_root
+from support.other_user import as_other_user, needs_root
 
 import flinkbuf as fb
 from flinkbuf.common import Configuration, Types, WatermarkStrategy

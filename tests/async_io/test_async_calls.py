@@ -8,9 +8,9 @@ import threading
 import time
 
 import pytest
-from async_operator import at_once, operator, run, sleepy
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.worlds.async_operator import at_once, operator, run, sleepy
 
 from flinkbuf import FlinkbufError
 from flinkbuf.async_io import AsyncStats, CallContext, FixedDelayRetry

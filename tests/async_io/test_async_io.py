@@ -10,10 +10,10 @@ import time
 import tracemalloc
 
 import pytest
-from async_operator import at_once, operator, run, sleepy
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from postgres_server import postgres_server
+from support.servers.postgres_server import postgres_server
+from support.worlds.async_operator import at_once, operator, run, sleepy
 
 from flinkbuf import FlinkbufError
 from flinkbuf.async_io import AsyncStats, CallContext, ExponentialRetry, FixedDelayRetry

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
-from async_operator import operator, run
+from support.worlds.async_operator import operator, run
 
 from flinkbuf.async_io.function import AsyncOptions
 from flinkbuf.async_io.loop import LoopThread, LoopTimeoutError

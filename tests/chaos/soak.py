@@ -19,11 +19,11 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from pathlib import Path
 
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "support")]
+sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
 
 import chaos_program  # noqa: E402
-import link_faults  # noqa: E402
 import soak_program  # noqa: E402
+from support.faults import link_faults  # noqa: E402
 
 HALF, KEYS, SPAN_MS = soak_program.HALF, soak_program.KEYS, soak_program.SPAN_MS
 STANDSTILL_S = 120  # without a single committed record something is stuck

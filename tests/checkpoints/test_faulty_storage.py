@@ -10,9 +10,9 @@ import threading
 import time
 
 import pytest
-from checkpoint_files import JOB_ID, write_checkpoint, written
-from faulty_files import faulty_storage
-from golden_savepoint import environment, results, stream
+from support.data.checkpoint_files import JOB_ID, write_checkpoint, written
+from support.faults.faulty_files import faulty_storage
+from support.programs.golden_savepoint import environment, results, stream
 
 from flinkbuf.checkpoints.description import verify
 from flinkbuf.checkpoints.locations import checkpoint_location, path_within

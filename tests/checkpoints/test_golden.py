@@ -6,8 +6,8 @@ import shutil
 from pathlib import Path
 
 import pytest
-from checkpoint_files import JOB_ID, write_checkpoint
-from golden_savepoint import environment, results, stream
+from support.data.checkpoint_files import JOB_ID, write_checkpoint
+from support.programs.golden_savepoint import environment, results, stream
 
 from flinkbuf.checkpoints.description import describe, verify
 from flinkbuf.checkpoints.handles import StateHandle

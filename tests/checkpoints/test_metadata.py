@@ -5,9 +5,9 @@ import struct
 import zlib
 
 import pytest
-from checkpoint_files import write_checkpoint
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.data.checkpoint_files import write_checkpoint
 
 from flinkbuf.checkpoints.handles import (
     ChannelState,

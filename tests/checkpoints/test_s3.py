@@ -6,10 +6,10 @@ import time
 import zlib
 
 import pytest
-from checkpoint_files import JOB_ID, inline, write_checkpoint, written
-from checkpointed_jobs import completed, until
-from golden_savepoint import environment, results, stream
-from s3_server import running_s3_server
+from support.data.checkpoint_files import JOB_ID, inline, write_checkpoint, written
+from support.programs.checkpointed_jobs import completed, until
+from support.programs.golden_savepoint import environment, results, stream
+from support.servers.s3_server import running_s3_server
 
 from flinkbuf.checkpoints.description import verify
 from flinkbuf.checkpoints.handles import StateHandle

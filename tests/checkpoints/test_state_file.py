@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from plain_storage import PlainStorage
+from support.worlds.plain_storage import PlainStorage
 
 from flinkbuf.checkpoints.handles import StateHandle
 from flinkbuf.checkpoints.state_file import KEYED, OPERATOR, Region, SectionWriter, SnapshotOutput

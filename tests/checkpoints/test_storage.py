@@ -7,9 +7,9 @@ import shutil
 import threading
 
 import pytest
-from checkpoint_files import JOB_ID, inline, write_checkpoint, written
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.data.checkpoint_files import JOB_ID, inline, write_checkpoint, written
 
 from flinkbuf.checkpoints.handles import StateHandle
 from flinkbuf.checkpoints.locations import SHARED, checkpoint_location, child, savepoint_location

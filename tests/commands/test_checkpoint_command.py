@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from checkpoint_files import JOB_ID, write_checkpoint, written
+from support.data.checkpoint_files import JOB_ID, write_checkpoint, written
 
 from flinkbuf.checkpoints.locations import checkpoint_location
 from flinkbuf.checkpoints.storage import storage_of

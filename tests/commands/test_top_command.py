@@ -8,9 +8,9 @@ import sys
 import threading
 
 import pytest
-from master_world import MasterWorld, pipeline
-from page_pictures import JOB_ID, NAMES, NOW, after_a_loss, held_back, picture
-from page_server import page_server, with_answers
+from support.pages.page_pictures import JOB_ID, NAMES, NOW, after_a_loss, held_back, picture
+from support.pages.page_server import page_server, with_answers
+from support.worlds.master_world import MasterWorld, pipeline
 
 from flinkbuf.commands import top as top_command
 from flinkbuf.commands.cli import main

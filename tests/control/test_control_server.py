@@ -12,9 +12,9 @@ import threading
 import time
 
 import pytest
-from certificates import CAN_MAKE, make_certificates
-from fault_proxy import REQUESTS, FaultProxy
-from namespaces import linked_namespaces
+from support.faults.fault_proxy import REQUESTS, FaultProxy
+from support.faults.namespaces import linked_namespaces
+from support.servers.certificates import CAN_MAKE, make_certificates
 
 from flinkbuf.control import control_server, tcp_health
 from flinkbuf.control.control_client import ControlClient

@@ -8,7 +8,7 @@ import traceback
 from collections import Counter
 
 import pytest
-from equal_keys import PAIRS, TableWindow
+from support.data.equal_keys import PAIRS, TableWindow
 
 from flinkbuf.common import Configuration, Row, Time, Types, WatermarkStrategy
 from flinkbuf.common.restart_strategy import RestartStrategies

@@ -5,7 +5,7 @@ import socket
 import pytest
 from flink_peer import NO_EXCLUSIVE, FlinkError
 from flink_records import END, await_processed, barrier, broadcast, end_of_data, expected, finish, records
-from support.frames import Frame, FrameDecoder
+from support.data.frames import Frame, FrameDecoder
 
 import flinkbuf as fb
 

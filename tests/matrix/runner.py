@@ -34,7 +34,7 @@ class Worker:
     """
 
     def __init__(self, hash_seed, log, is_spark=False):
-        paths = [str(HOME), str(HOME / "support"), os.environ.get("PYTHONPATH", "")]
+        paths = [str(HOME), os.environ.get("PYTHONPATH", "")]
         surroundings = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
         surroundings.pop("FLINKBUF_PROPERTIES", None)
         command = [sys.executable, "-m", "matrix.worker", *(["--spark"] if is_spark else [])]

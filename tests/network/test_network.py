@@ -12,10 +12,10 @@ import time
 
 import numpy as np
 import pytest
-from fault_job import TYPE, Pair, Task, nothing_left, records_of
-from fault_proxy import wait_until
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.faults.fault_job import TYPE, Pair, Task, nothing_left, records_of
+from support.faults.fault_proxy import wait_until
 
 import flinkbuf as fb
 from flinkbuf.network.events import CheckpointBarrier, EndOfData

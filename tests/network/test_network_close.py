@@ -12,8 +12,8 @@ import time
 import weakref
 
 import pytest
-from fault_job import HANG_S, TYPE, Task, config_of, nothing_left, records_of
-from fault_proxy import wait_until
+from support.faults.fault_job import HANG_S, TYPE, Task, config_of, nothing_left, records_of
+from support.faults.fault_proxy import wait_until
 
 import flinkbuf as fb
 from flinkbuf._core.flow.record_exchange import RecordExchange

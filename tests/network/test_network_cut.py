@@ -16,9 +16,9 @@ import threading
 import time
 
 import pytest
-from fault_job import TYPE, Task, nothing_left, records_of
-from fault_proxy import wait_until
-from namespaces import linked_namespaces
+from support.faults.fault_job import TYPE, Task, nothing_left, records_of
+from support.faults.fault_proxy import wait_until
+from support.faults.namespaces import linked_namespaces
 
 import flinkbuf as fb
 

@@ -18,8 +18,9 @@ import struct
 import time
 
 import pytest
-from fault_job import HANG_S, TYPE, Pair, Task, nothing_left, records_of
-from fault_proxy import (
+from support.data.frames import Frame, FrameDecoder
+from support.faults.fault_job import HANG_S, TYPE, Pair, Task, nothing_left, records_of
+from support.faults.fault_proxy import (
     ACKNOWLEDGE,
     ADD_CREDIT,
     BACKLOG,
@@ -47,7 +48,6 @@ from fault_proxy import (
     swap,
     wait_until,
 )
-from support.frames import Frame, FrameDecoder
 from support.process_memory import resident_kib
 
 import flinkbuf as fb

@@ -14,9 +14,9 @@ import secrets
 import time
 
 import pytest
-from fault_job import TYPE, Task, config_of, nothing_left, records_of
-from fault_killer import CONSUME, PRODUCE, Killer
-from fault_proxy import wait_until
+from support.faults.fault_job import TYPE, Task, config_of, nothing_left, records_of
+from support.faults.fault_killer import CONSUME, PRODUCE, Killer
+from support.faults.fault_proxy import wait_until
 
 import flinkbuf as fb
 

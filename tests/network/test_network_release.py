@@ -10,8 +10,8 @@ import sys
 import time
 
 import pytest
-from fault_job import TYPE, Pair, Task, nothing_left, records_of
-from fault_proxy import wait_until
+from support.faults.fault_job import TYPE, Pair, Task, nothing_left, records_of
+from support.faults.fault_proxy import wait_until
 
 import flinkbuf as fb
 from flinkbuf.network.buffer import DataType

@@ -5,7 +5,7 @@ import threading
 import time
 
 import pytest
-from fault_job import nothing_left
+from support.faults.fault_job import nothing_left
 
 import flinkbuf as fb
 from flinkbuf.network.owners import Owners

@@ -8,9 +8,9 @@ import time
 from array import array
 
 import pytest
-from fault_job import HANG_S, Task
-from fault_proxy import FaultProxy, wait_until
-from later import later
+from support.faults.fault_job import HANG_S, Task
+from support.faults.fault_proxy import FaultProxy, wait_until
+from support.later import later
 
 import flinkbuf as fb
 from flinkbuf.network.events import EndOfData

@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from certificates import CAN_MAKE, make_certificates, openssl
+from support.servers.certificates import CAN_MAKE, make_certificates, openssl
 
 from flinkbuf._core.io.dialer import Dialer
 from flinkbuf._core.io.reactor import Reactor

@@ -16,9 +16,9 @@ from html.parser import HTMLParser
 from pathlib import Path
 from unittest import mock
 
-import docs_page
 import pytest
-from docs_page import blocks_of
+from support.programs import docs_page
+from support.programs.docs_page import blocks_of
 
 import flinkbuf as fb
 

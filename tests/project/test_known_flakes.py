@@ -3,7 +3,7 @@
 import ast
 from pathlib import Path
 
-from known_flakes import KNOWN_FLAKES
+from support.known_flakes import KNOWN_FLAKES
 
 ROOT = Path(__file__).resolve().parents[2]
 

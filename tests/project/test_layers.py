@@ -289,7 +289,7 @@ DOES_WITHOUT = {
     "type_codec": (LOOP_OVER_OBJECTS, "Python objects go in and come out: a walk in Cython"),
     "network_buffer_pool": (C_ONLY | {"test.c"}, "the global half of local_buffer_pool; bound and tested with it"),
     "sha256": (C_ONLY, "a few hundred bytes for each connection; Python has hashlib"),
-    "frame": (C_ONLY - {"pxd"}, "what the I/O thread says and hears; tests say it by support/frames.py"),
+    "frame": (C_ONLY - {"pxd"}, "what the I/O thread says and hears; tests say it by support/data/frames.py"),
     "wakeup": ({"bench"}, "a bell; timed by those who wait for each other in bench_network.py"),
     "error_cause": (C_ONLY, "bytes of two Java objects"),
     "buffer_manager": (C_ONLY, "the credit of a remote channel; the I/O thread's and the pool's"),

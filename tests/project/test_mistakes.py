@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-SCRIPTS = Path(__file__).parents[1] / "support" / "many_scripts.py"
+SCRIPTS = Path(__file__).parents[1] / "support" / "programs" / "many_scripts.py"
 
 HEAD = """
 from flinkbuf.common import *

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from pyflink_programs import EXPECTED, PYFLINK, answers_of
+from support.programs.pyflink_programs import EXPECTED, PYFLINK, answers_of
 
 # The programs import PyFlink, which is not here; the runner brings them to life.
 collect_ignore = ["programs", "speed_programs.py", "run_programs.py", "run_speed.py"]

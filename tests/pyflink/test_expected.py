@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from pyflink_programs import EXPECTED
+from support.programs.pyflink_programs import EXPECTED
 
 NAMES = sorted(json.loads(EXPECTED.read_text())["programs"])
 

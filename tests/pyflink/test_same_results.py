@@ -1,7 +1,7 @@
 """PyFlink, asked again: what expected.json says is what it says."""
 
 import pytest
-from pyflink_programs import PYFLINK
+from support.programs.pyflink_programs import PYFLINK
 
 pytestmark = pytest.mark.skipif(not PYFLINK, reason="make test-pyflink runs this: it installs PyFlink beside")
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from support.arrow_data import batches, records_of
+from support.data.arrow_data import batches, records_of
 
 import flinkbuf as fb
 from flinkbuf._core.flow.batch_writer import HashBatchWriter

@@ -7,7 +7,17 @@ import threading
 from pathlib import Path
 
 import pytest
-from checkpointed_jobs import COUNT, EXPECTED, KEYS, completed, environment, program, results, until, wait_for_all
+from support.programs.checkpointed_jobs import (
+    COUNT,
+    EXPECTED,
+    KEYS,
+    completed,
+    environment,
+    program,
+    results,
+    until,
+    wait_for_all,
+)
 
 from flinkbuf.checkpoints.storage import storage_of
 from flinkbuf.common import JobStatus, WatermarkStrategy

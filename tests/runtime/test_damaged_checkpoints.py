@@ -5,8 +5,8 @@ import os
 import time
 
 import pytest
-from checkpoint_world import CheckpointWorld
-from master_world import error
+from support.worlds.checkpoint_world import CheckpointWorld
+from support.worlds.master_world import error
 
 from flinkbuf.checkpoints.ha_store import HaStore
 from flinkbuf.checkpoints.handles import CheckpointMetadata

@@ -63,7 +63,7 @@ class Transactions(TwoPhaseCommitSinkFunction):
 def database(tmp_path_factory):
     """A PostgreSQL server, and a session on it; skips the test where there is none. Ask for it before `numbers`."""
     psycopg = pytest.importorskip("psycopg", reason="psycopg is not installed")
-    from postgres_server import postgres_server
+    from support.servers.postgres_server import postgres_server
 
     with postgres_server(tmp_path_factory.mktemp("postgres"), max_prepared_transactions=10) as server:
         with psycopg.connect(server.connection, autocommit=True) as session:

@@ -9,7 +9,7 @@ from itertools import pairwise
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from master_world import JOB, SESSION, MasterWorld, echo, edge, error, vertex
+from support.worlds.master_world import JOB, SESSION, MasterWorld, echo, edge, error, vertex
 
 from flinkbuf.runtime.graph.job_plan import JobPlan
 from flinkbuf.runtime.master.restart_strategy import (

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-PROGRAM = str(Path(__file__).parents[1] / "support" / "ha_program.py")
-OUTAGE_PROGRAM = str(Path(__file__).parents[1] / "support" / "ha_outage_program.py")
+PROGRAM = str(Path(__file__).parents[1] / "support" / "programs" / "ha_program.py")
+OUTAGE_PROGRAM = str(Path(__file__).parents[1] / "support" / "programs" / "ha_outage_program.py")
 KEYS, COUNT = 5, 300  # as the program has them
 EXPECTED = sorted(f"{key} {count}" for key in range(KEYS) for count in range(1, COUNT + 1))
 

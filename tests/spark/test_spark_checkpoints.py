@@ -6,8 +6,8 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from checkpointed_jobs import EXPECTED, completed, environment, program, results, until, wait_for_all
-from surroundings import Surroundings
+from support.programs.checkpointed_jobs import EXPECTED, completed, environment, program, results, until, wait_for_all
+from support.worlds.surroundings import Surroundings
 
 from flinkbuf._core.operators.stream_operator import Output
 from flinkbuf.common import Types

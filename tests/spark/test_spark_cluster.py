@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 import pytest
-from support.spark_driver import PACKAGE_HOME, driver_environment
+from support.programs.spark_driver import PACKAGE_HOME, driver_environment
 
 JOB = """
     import sys

@@ -7,7 +7,7 @@ import asyncio
 import os
 
 import pytest
-from support.spark_failures import COUNT, KEYS, ROWS, FailureDriver, expected
+from support.faults.spark_failures import COUNT, KEYS, ROWS, FailureDriver, expected
 
 import flinkbuf as fb
 

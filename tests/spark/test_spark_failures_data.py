@@ -6,7 +6,7 @@
 import os
 
 import pytest
-from support.spark_failures import ROWS, FailureDriver, expected
+from support.faults.spark_failures import ROWS, FailureDriver, expected
 
 import flinkbuf as fb
 from flinkbuf.common import Configuration

@@ -5,9 +5,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-import equal_keys
 import pytest
-from equal_keys import PAIRS, TableWindow, hashable
+from support.data import equal_keys
+from support.data.equal_keys import PAIRS, TableWindow, hashable
 from test_rocksdb_backend import restored, save
 
 from flinkbuf._core.record.key_token import KeyTokens
@@ -186,7 +186,7 @@ def test_equal_keys_have_one_state_through_rescaling(backend, tmp_path, kind):
 COUNT_ELSEWHERE = """
 import sys
 sys.path[:0] = sys.argv[2:]
-from equal_keys import PAIRS
+from support.data.equal_keys import PAIRS
 from flinkbuf._core.state.key_context import KeyContext
 from flinkbuf._core.value.type_codec import TypeCodec
 from flinkbuf.records.partitioner import key_group

@@ -7,8 +7,8 @@ import time
 from dataclasses import replace
 
 import pytest
-from support.checkpointed_tasks import CHECKPOINTING, CountingSink, EndlessSource, Group
-from support.stream_tasks import InputConfig, chain_of, edge, operator
+from support.worlds.checkpointed_tasks import CHECKPOINTING, CountingSink, EndlessSource, Group
+from support.worlds.stream_tasks import InputConfig, chain_of, edge, operator
 
 import flinkbuf as fb
 from flinkbuf._core.operators.stream_operator import StreamOperator

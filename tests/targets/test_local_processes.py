@@ -13,8 +13,8 @@ import time
 from pathlib import Path
 
 import pytest
-from certificates import CAN_MAKE, make_certificates
-from task_managers import graph_of
+from support.servers.certificates import CAN_MAKE, make_certificates
+from support.worlds.task_managers import graph_of
 
 from flinkbuf.config import NetworkConfig
 from flinkbuf.runtime.driver.running_job import RunningJob
@@ -192,7 +192,7 @@ def test_processes_are_like_the_program(monkeypatch, tmp_path):
 def run_program(tmp_path, code, **options):
     path = tmp_path / "program.py"
     path.write_text(textwrap.dedent(code))
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tests/support")])}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tests")])}
     return subprocess.Popen(
         [sys.executable, str(path)],
         cwd=tmp_path,
@@ -207,7 +207,7 @@ def run_program(tmp_path, code, **options):
 JOB = """
     import os, sys, time
     from pathlib import Path
-    from task_managers import graph_of
+    from support.worlds.task_managers import graph_of
     from flinkbuf.targets.launcher_process import the_launcher
     from flinkbuf.runtime.driver.running_job import RunningJob
     from flinkbuf.runtime.driver.target import target_named

@@ -5,7 +5,7 @@ import decimal
 import pickle
 
 import pytest
-from golden_types import load, plain, sql_row_type, sql_type
+from support.data.golden_types import load, plain, sql_row_type, sql_type
 
 import flinkbuf as fb
 from flinkbuf.errors import CorruptDataError

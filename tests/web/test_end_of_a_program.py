@@ -11,8 +11,8 @@ import time
 from types import SimpleNamespace
 
 import pytest
-from chromium import PROGRAM as PROGRAM_OF_CHROMIUM
-from chromium import chromium
+from support.pages.chromium import PROGRAM as PROGRAM_OF_CHROMIUM
+from support.pages.chromium import chromium
 
 from flinkbuf.web.served_job import LOOKING_S, SHOWN_S, ServedJob
 

@@ -11,9 +11,9 @@ import sys
 import threading
 
 import pytest
-from chromium import PROGRAM, chromium
-from page_pictures import JOB_ID, picture
-from page_server import with_answers
+from support.pages.chromium import PROGRAM, chromium
+from support.pages.page_pictures import JOB_ID, picture
+from support.pages.page_server import with_answers
 
 from flinkbuf.commands.cli import main
 from flinkbuf.common import Configuration

@@ -10,10 +10,20 @@ from itertools import pairwise
 from types import SimpleNamespace
 
 import pytest
-from chromium import PROGRAM, chromium
-from master_world import MasterWorld, pipeline
-from page_pictures import JOB_ID, NAMES, NOW, QUIET_CHECKPOINTS, after_a_loss, held_back, many_tasks, picture, vertex
-from page_server import page_server
+from support.pages.chromium import PROGRAM, chromium
+from support.pages.page_pictures import (
+    JOB_ID,
+    NAMES,
+    NOW,
+    QUIET_CHECKPOINTS,
+    after_a_loss,
+    held_back,
+    many_tasks,
+    picture,
+    vertex,
+)
+from support.pages.page_server import page_server
+from support.worlds.master_world import MasterWorld, pipeline
 
 from flinkbuf.runtime.picture.job_picture import PictureMaker
 from flinkbuf.web.served_job import ServedJob

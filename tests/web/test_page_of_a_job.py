@@ -8,10 +8,10 @@ import re
 import signal
 from pathlib import Path
 
-import flights_job
 import pytest
-from chromium import PROGRAM, chromium
-from screenshots import shoot as shoot_once
+from support.pages import flights_job
+from support.pages.chromium import PROGRAM, chromium
+from support.pages.screenshots import shoot as shoot_once
 
 from flinkbuf.targets.launcher_process import end_launcher
 from flinkbuf.web.serving import close_servers

@@ -7,8 +7,8 @@ import re
 from pathlib import Path
 
 import pytest
-from chromium import PROGRAM, chromium
-from page_pictures import (
+from support.pages.chromium import PROGRAM, chromium
+from support.pages.page_pictures import (
     JOB_ID,
     NAMES,
     after_a_loss,
@@ -20,8 +20,8 @@ from page_pictures import (
     vertex,
     without_checkpoints,
 )
-from page_server import page_server
-from screenshots import SIZE_MAX, shoot
+from support.pages.page_server import page_server
+from support.pages.screenshots import SIZE_MAX, shoot
 
 pytestmark = pytest.mark.skipif(PROGRAM is None, reason="there is no chromium")
 DOCS = Path(__file__).parents[2] / "docs"

@@ -5,8 +5,8 @@ from concurrent.futures import Future
 from pathlib import Path
 
 import pytest
-from checkpoint_world import CheckpointWorld
-from master_world import SESSION, MasterWorld, error, pipeline
+from support.worlds.checkpoint_world import CheckpointWorld
+from support.worlds.master_world import SESSION, MasterWorld, error, pipeline
 
 from flinkbuf.checkpoints.options import SnapshotKind
 from flinkbuf.runtime.picture.job_details import headline_of

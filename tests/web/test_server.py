@@ -12,8 +12,8 @@ import threading
 import time
 
 import pytest
-from master_world import MasterWorld, pipeline
-from other_user import as_other_user, needs_root
+from support.other_user import as_other_user, needs_root
+from support.worlds.master_world import MasterWorld, pipeline
 
 from flinkbuf.runtime.picture.job_picture import PictureMaker
 from flinkbuf.web.connections import ConnectionLimits, Connections

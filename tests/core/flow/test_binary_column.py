@@ -9,10 +9,10 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-from golden_types import load, parse, sql_row_type
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from support.arrow_data import LEAVES, batches, records_of, value
+from support.data.arrow_data import LEAVES, batches, records_of, value
+from support.data.golden_types import load, parse, sql_row_type
 
 import flinkbuf as fb
 from flinkbuf.records.arrow_batches import arrow_schema

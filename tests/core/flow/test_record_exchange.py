@@ -6,7 +6,7 @@ import threading
 import time
 
 import pytest
-from later import later
+from support.later import later
 
 import flinkbuf as fb
 from flinkbuf._core.flow.record_exchange import RecordExchange

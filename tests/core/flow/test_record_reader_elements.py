@@ -4,9 +4,9 @@ import struct
 import threading
 
 import pytest
-from golden_types import element_of, load, parse, same
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support.data.golden_types import element_of, load, parse, same
 
 import flinkbuf as fb
 from flinkbuf._core.ground.wakeup import TaskBell

@@ -5,7 +5,7 @@ import threading
 from collections import Counter
 
 import pytest
-from golden_types import element_of, load, parse
+from support.data.golden_types import element_of, load, parse
 
 import flinkbuf as fb
 from flinkbuf.network.events import CheckpointBarrier

@@ -5,7 +5,7 @@ import threading
 import time
 
 import pytest
-from later import later
+from support.later import later
 
 import flinkbuf as fb
 from flinkbuf._core.ground.wakeup import TaskBell

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
-from later import later
+from support.later import later
 
 from flinkbuf._core.memory.local_buffer_pool import LocalBufferPool, NetworkBufferPool
 from flinkbuf.errors import CancelTaskError, FlinkbufError, InsufficientBuffersError

@@ -3,8 +3,8 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from window_models import of_each_key, play, records, run, run_with_cut, scripts
-from window_programs import WAYS, Numbers, factory, state_left
+from support.models.window_models import of_each_key, play, records, run, run_with_cut, scripts
+from support.models.window_programs import WAYS, Numbers, factory, state_left
 
 from flinkbuf._core.operators.aligned_window_operator import AlignedWindowOperator
 from flinkbuf._core.operators.session_window_operator import SessionWindowOperator

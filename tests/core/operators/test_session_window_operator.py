@@ -3,8 +3,8 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from window_models import Sessions, expected, of_each_key, play, records, run, run_with_cut, scripts
-from window_programs import WAYS, factory, state_left
+from support.models.window_models import Sessions, expected, of_each_key, play, records, run, run_with_cut, scripts
+from support.models.window_programs import WAYS, factory, state_left
 
 from flinkbuf.streaming.windows.assigner import SessionWindowTimeGapExtractor
 from flinkbuf.streaming.windows.session_windows import EventTimeSessionWindows, ProcessingTimeSessionWindows

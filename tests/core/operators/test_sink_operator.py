@@ -1,7 +1,7 @@
 """Operators that end a chain."""
 
 import pytest
-from surroundings import Surroundings
+from support.worlds.surroundings import Surroundings
 
 from flinkbuf._core.operators.sink_operator import SinkFunctionOperator, SinkWriterOperatorBase
 from flinkbuf._core.operators.stream_operator import NO_TIMESTAMP

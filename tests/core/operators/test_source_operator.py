@@ -1,7 +1,7 @@
 """Sources that are iterators, and the loops that bring records out of them."""
 
 import pytest
-from surroundings import Elements, Surroundings
+from support.worlds.surroundings import Elements, Surroundings
 
 from flinkbuf._core.operators.source_operator import (
     IteratorSourceOperator,

@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from window_models import (
+from support.models.window_models import (
     FixedWindows,
     Sessions,
     expected,
@@ -14,7 +14,17 @@ from window_models import (
     run_with_cut,
     scripts,
 )
-from window_programs import WAYS, Gather, Numbers, SortedNumbers, factory, joined, key_of, opened, state_left
+from support.models.window_programs import (
+    WAYS,
+    Gather,
+    Numbers,
+    SortedNumbers,
+    factory,
+    joined,
+    key_of,
+    opened,
+    state_left,
+)
 
 from flinkbuf._core.operators.window_operator import WindowOperator
 from flinkbuf.streaming.chain.functions import ReduceFunction

@@ -5,8 +5,8 @@ import os
 import random
 
 import pytest
-from fault_job import Task
-from fault_proxy import wait_until
+from support.faults.fault_job import Task
+from support.faults.fault_proxy import wait_until
 
 import flinkbuf as fb
 

@@ -3,7 +3,7 @@
 import time
 
 import pytest
-from later import later
+from support.later import later
 
 import flinkbuf.network.events as ev
 from flinkbuf._core.memory.local_buffer_pool import NetworkBufferPool

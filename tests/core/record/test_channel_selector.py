@@ -5,7 +5,7 @@ from collections import namedtuple
 
 import numpy as np
 import pytest
-from golden_types import load
+from support.data.golden_types import load
 
 from flinkbuf._core.record.channel_selector import ChannelSelector, CustomSelector, KeyField, KeyGroupSelector
 from flinkbuf._core.record.key_group import KeyHasher

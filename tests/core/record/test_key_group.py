@@ -12,9 +12,9 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from golden_types import load, parse, value_of
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from support.data.golden_types import load, parse, value_of
 
 from flinkbuf._core.record.key_group import KeyHasher, operator_index
 from flinkbuf.records.partitioner import (

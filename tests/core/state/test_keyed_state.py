@@ -1,7 +1,7 @@
 """The five kinds of keyed state, each call for the current key."""
 
 import pytest
-from frozen_tables import contents_of
+from support.models.frozen_tables import contents_of
 
 from flinkbuf._core.record.key_group import KeyGrouper
 from flinkbuf._core.state.key_context import KeyContext

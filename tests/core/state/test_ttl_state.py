@@ -3,7 +3,7 @@
 from itertools import pairwise
 
 import pytest
-from frozen_tables import contents_of
+from support.models.frozen_tables import contents_of
 
 from flinkbuf._core.state.key_context import KeyContext
 from flinkbuf._core.state.ttl_state import (

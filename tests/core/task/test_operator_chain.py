@@ -1,7 +1,7 @@
 """Outputs between the operators of a chain. Flink: OperatorChainTest, StreamOperatorChainingTest."""
 
 import pytest
-from support.stream_tasks import ListSink
+from support.worlds.stream_tasks import ListSink
 
 import flinkbuf as fb
 from flinkbuf._core.operators.stream_operator import NO_TIMESTAMP

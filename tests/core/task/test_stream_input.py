@@ -3,7 +3,7 @@
 import time
 
 import pytest
-from support.stream_tasks import ListSink
+from support.worlds.stream_tasks import ListSink
 
 import flinkbuf as fb
 from flinkbuf._core.ground.wakeup import TaskBell

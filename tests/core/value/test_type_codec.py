@@ -15,9 +15,9 @@ import zoneinfo
 
 import numpy
 import pytest
-from golden_types import element_of, load, parse, same, value_of
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support.data.golden_types import element_of, load, parse, same, value_of
 
 import flinkbuf.types.values as fb
 from flinkbuf._core.value.type_codec import TypeCodec

@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 import pytest
-from support.frames import Frame, FrameDecoder
+from support.data.frames import Frame, FrameDecoder
 
 import flinkbuf as fb
 from flinkbuf._core.io.reactor import Reactor

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
-from support.frames import Frame, FrameDecoder
+from support.data.frames import Frame, FrameDecoder
 
 from flinkbuf._core.io.reactor import Reactor
 from flinkbuf._core.memory.local_buffer_pool import NetworkBufferPool

@@ -13,7 +13,7 @@ import threading
 import time
 
 import pytest
-from support.frames import Frame, FrameDecoder
+from support.data.frames import Frame, FrameDecoder
 
 from flinkbuf._core.io.reactor import Reactor
 from flinkbuf._core.wire.partition_manager import PartitionManager

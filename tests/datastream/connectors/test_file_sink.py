@@ -9,7 +9,7 @@ from decimal import Decimal
 
 import cloudpickle
 import pytest
-from surroundings import Surroundings
+from support.worlds.surroundings import Surroundings
 
 from flinkbuf._core.operators.stream_operator import NO_TIMESTAMP
 from flinkbuf.common.serialization import BulkWriterFactory, ByteArraySchema, Encoder

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from surroundings import ManualTime, Surroundings
+from support.worlds.surroundings import ManualTime, Surroundings
 
 from flinkbuf.common.serialization import SimpleStringSchema
 from flinkbuf.datastream.connectors.base import Boundedness

@@ -8,8 +8,8 @@ import pytest
 
 library = pytest.importorskip("confluent_kafka", reason="confluent-kafka is not installed")
 
-from kafka_brokers import Failure, ModelBroker, ModelProducer, mock_cluster  # noqa: E402
-from source_attempt import SourceAttempt  # noqa: E402
+from support.servers.kafka_brokers import Failure, ModelBroker, ModelProducer, mock_cluster  # noqa: E402
+from support.worlds.source_attempt import SourceAttempt  # noqa: E402
 
 from flinkbuf.common.serialization import SimpleStringSchema  # noqa: E402
 from flinkbuf.datastream.connectors.base import DeliveryGuarantee  # noqa: E402

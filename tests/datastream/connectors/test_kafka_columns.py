@@ -7,7 +7,7 @@ import pytest
 library = pytest.importorskip("confluent_kafka", reason="confluent-kafka is not installed")
 pa = pytest.importorskip("pyarrow")
 
-from kafka_brokers import mock_cluster  # noqa: E402
+from support.servers.kafka_brokers import mock_cluster  # noqa: E402
 from test_kafka import Attempt, write  # noqa: E402
 
 from flinkbuf.common import Configuration, Time, Types, WatermarkStrategy  # noqa: E402

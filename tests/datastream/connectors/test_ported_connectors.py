@@ -7,7 +7,7 @@ import pytest
 
 pytest.importorskip("confluent_kafka", reason="confluent-kafka is not installed")
 
-from kafka_brokers import mock_cluster
+from support.servers.kafka_brokers import mock_cluster
 
 from flinkbuf.common import (
     ByteArraySchema,

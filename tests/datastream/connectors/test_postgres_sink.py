@@ -10,7 +10,7 @@ import pytest
 
 psycopg = pytest.importorskip("psycopg", reason="psycopg is not installed")
 
-from postgres_server import postgres_server  # noqa: E402
+from support.servers.postgres_server import postgres_server  # noqa: E402
 
 from flinkbuf.datastream.connectors.base import DeliveryGuarantee  # noqa: E402
 from flinkbuf.datastream.connectors.postgres import PostgresSetupError, PostgresSink  # noqa: E402

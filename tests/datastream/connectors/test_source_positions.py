@@ -7,8 +7,8 @@ from collections import Counter
 
 import cloudpickle
 import pytest
-from source_attempt import SourceAttempt
-from surroundings import Surroundings
+from support.worlds.source_attempt import SourceAttempt
+from support.worlds.surroundings import Surroundings
 
 from flinkbuf.common.watermark_strategy import WatermarkStrategy
 from flinkbuf.datastream.connectors.data_gen import DataGeneratorSource

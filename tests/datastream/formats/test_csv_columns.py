@@ -9,7 +9,7 @@ import pytest
 pa = pytest.importorskip("pyarrow")
 from hypothesis import HealthCheck, example, given, settings  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
-from source_attempt import BatchAttempt  # noqa: E402
+from support.worlds.source_attempt import BatchAttempt  # noqa: E402
 
 from flinkbuf._core.flow.batch_records import RecordsToBatch  # noqa: E402
 from flinkbuf.common import Configuration, Types, WatermarkStrategy  # noqa: E402

@@ -10,7 +10,7 @@ pa = pytest.importorskip("pyarrow")
 import pyarrow.parquet as pq  # noqa: E402
 from hypothesis import HealthCheck, given, settings  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
-from source_attempt import BatchAttempt  # noqa: E402
+from support.worlds.source_attempt import BatchAttempt  # noqa: E402
 
 from flinkbuf._core.flow.batch_records import RecordsToBatch  # noqa: E402
 from flinkbuf.common import Configuration, Time, Types, WatermarkStrategy  # noqa: E402

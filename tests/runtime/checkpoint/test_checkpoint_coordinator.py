@@ -1,8 +1,8 @@
 """When checkpoints begin, when they count, who is told. Flink: CheckpointCoordinatorTest, ...TriggeringTest."""
 
 import pytest
-from checkpoint_world import DIRECTORY, CheckpointWorld, keyed, state
-from master_world import JOB, edge, error, pipeline, vertex
+from support.worlds.checkpoint_world import DIRECTORY, CheckpointWorld, keyed, state
+from support.worlds.master_world import JOB, edge, error, pipeline, vertex
 
 from flinkbuf.checkpoints.handles import SubtaskState
 from flinkbuf.checkpoints.options import NO_TIMEOUT
@@ -109,7 +109,7 @@ def test_an_acknowledgement_that_comes_twice_counts_once():
 
 
 def test_an_acknowledgement_of_an_unknown_attempt_is_deleted():
-    from checkpoint_world import file
+    from support.worlds.checkpoint_world import file
 
     world = running(plain())
     world.place[world.attempt(0, 0, 7)] = "m1-0"
@@ -140,7 +140,7 @@ def test_a_declined_one_is_forgotten_by_all_and_its_directory_deleted():
 
 
 def test_a_late_acknowledgement_of_one_that_was_declined_is_deleted():
-    from checkpoint_world import file
+    from support.worlds.checkpoint_world import file
 
     world = running(plain(), tolerable_failures=1)
     world.decline(1, world.attempt(1, 0))

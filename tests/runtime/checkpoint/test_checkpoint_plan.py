@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from master_world import JOB, edge, vertex
+from support.worlds.master_world import JOB, edge, vertex
 
 from flinkbuf.runtime.checkpoint.checkpoint_plan import CheckpointPlanner, PlanRefusedError
 from flinkbuf.runtime.graph.job_plan import JobPlan

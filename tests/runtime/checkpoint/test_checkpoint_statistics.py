@@ -2,8 +2,8 @@
 
 import json
 
-from checkpoint_world import CheckpointWorld, file, keyed, state
-from master_world import error
+from support.worlds.checkpoint_world import CheckpointWorld, file, keyed, state
+from support.worlds.master_world import error
 
 from flinkbuf.checkpoints.options import CheckpointMetrics
 from flinkbuf.runtime.picture.job_details import job_details

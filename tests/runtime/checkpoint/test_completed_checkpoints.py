@@ -1,9 +1,9 @@
 """What is kept of complete checkpoints. Flink: CompletedCheckpointStoreTest, SharedStateRegistryTest."""
 
 import pytest
-from checkpoint_world import DIRECTORY, file, keyed, shared, state
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from support.worlds.checkpoint_world import DIRECTORY, file, keyed, shared, state
 
 from flinkbuf.checkpoints.handles import CheckpointMetadata, SharedFile, StateHandle, VertexInCheckpoint
 from flinkbuf.runtime.checkpoint.checkpoint_config import RestoredCheckpoint

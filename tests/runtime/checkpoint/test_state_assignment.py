@@ -1,10 +1,10 @@
 """Who begins with which state. Flink: StateAssignmentOperationTest, RoundRobinOperatorStateRepartitionerTest."""
 
 import pytest
-from checkpoint_world import file, keyed, state
 from hypothesis import given
 from hypothesis import strategies as st
-from master_world import JOB, edge, vertex
+from support.worlds.checkpoint_world import file, keyed, state
+from support.worlds.master_world import JOB, edge, vertex
 
 from flinkbuf._core.record.key_group import key_group_range
 from flinkbuf.checkpoints.handles import (

@@ -5,7 +5,7 @@ import time
 
 import cloudpickle
 import pytest
-from restarts import graph_of
+from support.programs.restarts import graph_of
 
 from flinkbuf.runtime.driver import coordinators
 from flinkbuf.runtime.driver.coordinators import CoordinatorHost

@@ -1,7 +1,7 @@
 """How a job ended, as text, and what a program is given of a job that had ended before it was started."""
 
 import pytest
-from restarts import graph_of
+from support.programs.restarts import graph_of
 
 from flinkbuf.errors import CorruptDataError
 from flinkbuf.runtime.driver.ended_job import EndedJob

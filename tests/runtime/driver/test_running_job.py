@@ -7,9 +7,9 @@ import threading
 import time
 
 import pytest
-import restarts
-from loopback import LoopbackTarget
-from restarts import add_one, fail_at_30, job_of, run
+from support.programs import restarts
+from support.programs.restarts import add_one, fail_at_30, job_of, run
+from support.worlds.loopback import LoopbackTarget
 
 from flinkbuf.checkpoints.ha_store import HaStore
 from flinkbuf.datastream.connectors.number_seq import NumberSequenceSource

@@ -2,7 +2,7 @@
 
 import json
 
-from program import graph_of, keyed, operator, side_output, sink, source
+from support.programs.program import graph_of, keyed, operator, side_output, sink, source
 
 from flinkbuf.runtime.graph.execution_plan import draw, to_json
 from flinkbuf.runtime.graph.job_graph import build_job_graph

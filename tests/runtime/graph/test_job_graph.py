@@ -3,7 +3,17 @@
 import sys
 
 import pytest
-from program import OfTheProgram, graph_of, keyed, operator, partitioned, side_output, sink, source, union
+from support.programs.program import (
+    OfTheProgram,
+    graph_of,
+    keyed,
+    operator,
+    partitioned,
+    side_output,
+    sink,
+    source,
+    union,
+)
 
 from flinkbuf.runtime.graph.job_graph import build_job_graph
 from flinkbuf.runtime.graph.job_plan import plan_of

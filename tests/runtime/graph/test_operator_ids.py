@@ -1,7 +1,7 @@
 """Names of operators that stay the same from run to run."""
 
 import pytest
-from program import graph_of, keyed, operator, sink, source, union
+from support.programs.program import graph_of, keyed, operator, sink, source, union
 
 from flinkbuf.runtime.graph.operator_ids import operator_ids
 

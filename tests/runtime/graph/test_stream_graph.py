@@ -1,7 +1,7 @@
 """The program as a graph of operators."""
 
 import pytest
-from program import edges_of, graph_of, keyed, operator, partitioned, side_output, sink, source, union
+from support.programs.program import edges_of, graph_of, keyed, operator, partitioned, side_output, sink, source, union
 
 
 def test_unsaid_partitioning_is_forward_between_equals_and_rebalance_else():

@@ -1,6 +1,6 @@
 """What a source's coordinator says, as it comes to the operator in its mailbox."""
 
-from surroundings import Surroundings
+from support.worlds.surroundings import Surroundings
 
 from flinkbuf.datastream.connectors.number_seq import NumberSequenceSource, split_sequence
 from flinkbuf.runtime.manager.coordinator_proxy import CoordinatorProxy

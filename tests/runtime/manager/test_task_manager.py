@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
-from task_managers import SESSION, Master, graph_of
+from support.worlds.task_managers import SESSION, Master, graph_of
 
 import flinkbuf as fb
 from flinkbuf.config import NetworkConfig
@@ -472,8 +472,8 @@ def test_a_manager_that_fails_itself_ends_its_tasks(monkeypatch):
 
 KILLED = """
     import sys, threading, time
-    sys.path.insert(0, {support!r})
-    from task_managers import Master, graph_of
+    sys.path.insert(0, {tests!r})
+    from support.worlds.task_managers import Master, graph_of
     from flinkbuf.runtime.manager import task_manager
     from flinkbuf.streaming.chain.operator_config import ExecutionSettings
     from flinkbuf.runtime.manager.task_executor import TaskExecutorConfig
@@ -502,10 +502,10 @@ KILLED = """
 
 
 def test_a_process_whose_task_ignores_its_cancel_ends_itself():
-    support = str(Path(__file__).parents[2] / "support")
+    tests = str(Path(__file__).parents[2])
     started = time.monotonic()
     ended = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(KILLED.format(support=support))],
+        [sys.executable, "-c", textwrap.dedent(KILLED.format(tests=tests))],
         capture_output=True,
         text=True,
         timeout=60,
@@ -567,9 +567,9 @@ def test_nobody_answers():
 
 HOLD_GIL = """
     import ctypes, sys, threading, time
-    sys.path.insert(0, {support!r})
-    import task_managers
-    from task_managers import SESSION, HeartbeatRequest, Master, graph_of
+    sys.path.insert(0, {tests!r})
+    from support.worlds import task_managers
+    from support.worlds.task_managers import SESSION, HeartbeatRequest, Master, graph_of
 
     def hold(value):
         sleep = ctypes.PyDLL(None).sleep  # PyDLL keeps the GIL
@@ -605,8 +605,8 @@ HOLD_GIL = """
 
 def test_a_function_that_holds_the_interpreter_longer_than_the_timeout_is_not_the_end():
     """The heartbeat that came meanwhile lies in the inbox, and is read before the time is."""
-    support = str(Path(__file__).parents[2] / "support")
-    code = textwrap.dedent(HOLD_GIL.format(support=support))
+    tests = str(Path(__file__).parents[2])
+    code = textwrap.dedent(HOLD_GIL.format(tests=tests))
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert ended.returncode == 0, ended.stderr
 

@@ -6,7 +6,7 @@ Flink: PipelinedRegionSchedulingStrategyTest, DefaultSchedulerBatchSchedulingTes
 from dataclasses import replace
 
 import pytest
-from master_world import JOB, SESSION, MasterWorld, edge, vertex
+from support.worlds.master_world import JOB, SESSION, MasterWorld, edge, vertex
 
 from flinkbuf.runtime.graph.job_plan import JobPlan
 from flinkbuf.runtime.master.restart_strategy import FixedDelayRestart

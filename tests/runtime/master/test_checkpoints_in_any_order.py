@@ -7,11 +7,11 @@ was told that a checkpoint counts, its results are out, and the job may never go
 from collections import Counter
 from typing import ClassVar
 
-from checkpoint_world import CheckpointWorld
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from master_world import error, pipeline
+from support.worlds.checkpoint_world import CheckpointWorld
+from support.worlds.master_world import error, pipeline
 
 from flinkbuf.checkpoints.handles import (
     KeyedStateHandle,

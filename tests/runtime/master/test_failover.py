@@ -1,7 +1,7 @@
 """What begins again after a failure, when, where, and in which order. Flink: DefaultSchedulerTest."""
 
 import pytest
-from master_world import SESSION, MasterWorld, echo, error, pipeline
+from support.worlds.master_world import SESSION, MasterWorld, echo, error, pipeline
 
 from flinkbuf.runtime.master.restart_strategy import ExponentialDelayRestart, FixedDelayRestart
 from flinkbuf.runtime.protocol.job_status import JobStatus

@@ -3,7 +3,7 @@
 from random import Random
 
 import pytest
-from master_world import echo, error
+from support.worlds.master_world import echo, error
 
 from flinkbuf.runtime.master.failure_history import (
     AFTER_CANCEL,

@@ -1,7 +1,7 @@
 """A job from its start to its end, as its job master decides it. Restarts are in test_failover.py."""
 
 import pytest
-from master_world import JOB, SESSION, MasterWorld, echo, edge, error, pipeline, vertex
+from support.worlds.master_world import JOB, SESSION, MasterWorld, echo, edge, error, pipeline, vertex
 
 from flinkbuf.runtime.graph.job_plan import JobPlan
 from flinkbuf.runtime.master.job_master import JobMaster

@@ -1,8 +1,8 @@
 """What a job begins again with. Flink: CheckpointCoordinatorRestoringTest, SchedulerBase.restoreState."""
 
 import pytest
-from checkpoint_world import DIRECTORY, CheckpointWorld, error_of, file, keyed, state
-from master_world import JOB, error, pipeline, vertex
+from support.worlds.checkpoint_world import DIRECTORY, CheckpointWorld, error_of, file, keyed, state
+from support.worlds.master_world import JOB, error, pipeline, vertex
 
 from flinkbuf.checkpoints.handles import (
     CheckpointMetadata,

@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 
 import pytest
-from master_world import JOB, SESSION, error, vertex
+from support.worlds.master_world import JOB, SESSION, error, vertex
 
 from flinkbuf.runtime.graph.job_plan import JobPlan
 from flinkbuf.runtime.master.restart_limits import RestartLimits

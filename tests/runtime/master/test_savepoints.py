@@ -1,8 +1,8 @@
 """Savepoints, and jobs that stop with one. Flink: CheckpointCoordinatorTest, StopWithSavepointTest."""
 
 import pytest
-from checkpoint_world import CheckpointWorld
-from master_world import error
+from support.worlds.checkpoint_world import CheckpointWorld
+from support.worlds.master_world import error
 
 from flinkbuf.checkpoints.options import SnapshotKind
 from flinkbuf.runtime.master.restart_strategy import NoRestart

@@ -1,7 +1,7 @@
 """The five answers, over made-up jobs: what is said, and how good that is."""
 
 import pytest
-from page_pictures import NOW, QUIET_CHECKPOINTS, after_a_loss, held_back, manager, picture
+from support.pages.page_pictures import NOW, QUIET_CHECKPOINTS, after_a_loss, held_back, manager, picture
 
 from flinkbuf.runtime.picture.answers import answers_of
 

@@ -6,7 +6,7 @@ import time
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from task_managers import graph_of
+from support.worlds.task_managers import graph_of
 
 from flinkbuf.runtime.driver.running_job import RunningJob
 from flinkbuf.runtime.driver.target import target_named

@@ -6,7 +6,7 @@ import os
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from master_world import MasterWorld, pipeline
+from support.worlds.master_world import MasterWorld, pipeline
 
 from flinkbuf.errors import CorruptDataError
 from flinkbuf.runtime.picture.job_archive import archive_job, archived_jobs, read_archived_job

@@ -2,7 +2,7 @@
 
 import json
 
-from master_world import SESSION, MasterWorld, error, pipeline
+from support.worlds.master_world import SESSION, MasterWorld, error, pipeline
 
 from flinkbuf.runtime.master.restart_strategy import FixedDelayRestart
 from flinkbuf.runtime.picture.job_details import job_details

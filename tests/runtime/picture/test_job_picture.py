@@ -5,7 +5,7 @@ import itertools
 import json
 
 import pytest
-from master_world import SESSION, MasterWorld, edge, error, vertex
+from support.worlds.master_world import SESSION, MasterWorld, edge, error, vertex
 
 from flinkbuf.runtime.checkpoint.checkpoint_statistics import COMPLETED, FAILED, CheckpointStatistics
 from flinkbuf.runtime.graph.job_plan import JobPlan

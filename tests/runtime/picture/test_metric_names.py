@@ -1,6 +1,6 @@
 """Metrics under Flink's names, with what they are of."""
 
-from master_world import SESSION, MasterWorld, pipeline
+from support.worlds.master_world import SESSION, MasterWorld, pipeline
 
 from flinkbuf.runtime.picture.job_picture import PictureMaker
 from flinkbuf.runtime.picture.metric_names import all_metrics, job_metrics, manager_metrics, task_metrics

@@ -11,9 +11,9 @@ import termios
 import threading
 
 import pytest
-from master_world import MasterWorld, pipeline
-from page_pictures import NAMES, picture
-from page_server import with_answers
+from support.pages.page_pictures import NAMES, picture
+from support.pages.page_server import with_answers
+from support.worlds.master_world import MasterWorld, pipeline
 
 from flinkbuf.runtime.picture import progress as module
 from flinkbuf.runtime.picture.job_picture import PictureMaker

@@ -3,7 +3,7 @@
 import time
 
 import pytest
-from master_world import JOB, SESSION, MasterWorld, edge, pipeline, vertex
+from support.worlds.master_world import JOB, SESSION, MasterWorld, edge, pipeline, vertex
 
 from flinkbuf.network.partition import ResultPartitionID
 from flinkbuf.runtime.checkpoint.checkpoint_config import CheckpointCoordinatorConfig

@@ -6,7 +6,7 @@ Flink: JobMasterPartitionTrackerImplTest, RegionPartitionGroupReleaseStrategyTes
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from master_world import JOB, edge, vertex
+from support.worlds.master_world import JOB, edge, vertex
 
 from flinkbuf.runtime.graph.job_plan import JobPlan
 from flinkbuf.runtime.scheduler.partition_tracker import PartitionTracker

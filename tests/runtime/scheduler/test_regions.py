@@ -7,7 +7,7 @@ from collections import defaultdict
 
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from master_world import JOB, edge, vertex
+from support.worlds.master_world import JOB, edge, vertex
 
 from flinkbuf.runtime.graph.job_plan import JobPlan
 from flinkbuf.runtime.scheduler.regions import PipelinedRegions

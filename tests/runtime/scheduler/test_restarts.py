@@ -4,8 +4,8 @@ import threading
 import time
 
 import pytest
-import restarts
-from restarts import InPipeline, add_one, fail_at_30, job_of, pipelines_of, run
+from support.programs import restarts
+from support.programs.restarts import InPipeline, add_one, fail_at_30, job_of, pipelines_of, run
 
 from flinkbuf.datastream.connectors.number_seq import NumberSequenceSource
 from flinkbuf.runtime.master.restart_strategy import (

@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from master_world import JOB, vertex
+from support.worlds.master_world import JOB, vertex
 
 from flinkbuf.runtime.graph.job_plan import JobPlan
 from flinkbuf.runtime.scheduler.slots import SlotPool, ranges_text, slot_count, slot_of

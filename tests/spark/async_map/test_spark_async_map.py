@@ -33,7 +33,7 @@ class Server:
     """An aiohttp server in a process of its own, as the tasks are: /double/<n>; a tenth of the calls fails first."""
 
     def __init__(self):
-        source = Path(__file__).parents[2] / "support" / "http_server.py"
+        source = Path(__file__).parents[2] / "support" / "servers" / "http_server.py"
         self.process = subprocess.Popen([sys.executable, source], stdout=subprocess.PIPE, text=True)
         self.url = self.process.stdout.readline().strip()
 

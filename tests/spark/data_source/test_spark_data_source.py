@@ -19,7 +19,7 @@ pytest.importorskip("pyspark.sql.datasource")
 from pyspark.sql import functions as F  # noqa: E402
 from pyspark.sql import types as T  # noqa: E402
 from pyspark.sql.datasource import DataSourceReader, EqualTo, In, IsNull  # noqa: E402
-from support.fault_proxy import wait_until  # noqa: E402
+from support.faults.fault_proxy import wait_until  # noqa: E402
 
 from flinkbuf.partition_files.data_set import PartitionDataSet  # noqa: E402
 from flinkbuf.partition_files.description import describe  # noqa: E402

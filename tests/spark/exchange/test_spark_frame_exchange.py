@@ -356,7 +356,7 @@ spark.stop()
 def test_both_modes_over_a_real_connect_server():
     pytest.importorskip("grpc")
     package, tests = Path(fb.__file__).parent.parent, Path(__file__).parents[2]
-    paths = [str(package), str(Path(__file__).parent), str(tests / "support")]
+    paths = [str(package), str(Path(__file__).parent), str(tests)]
     environment = {name: value for name, value in os.environ.items() if name not in ("SPARK_REMOTE", "PYTHONPATH")}
     environment["PYTHONPATH"] = os.pathsep.join(paths)
     done = subprocess.run(

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pyspark
 import pytest
-from support.spark_driver import PACKAGE_HOME, driver_environment
+from support.programs.spark_driver import PACKAGE_HOME, driver_environment
 
 pytestmark = [pytest.mark.spark, pytest.mark.long]
 

@@ -8,7 +8,7 @@ import sys
 import textwrap
 
 import pytest
-from support.spark_driver import driver_environment
+from support.programs.spark_driver import driver_environment
 
 pytestmark = [pytest.mark.spark, pytest.mark.long]
 

@@ -7,7 +7,17 @@ BatchExecutionStateBackendTest.
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.stream_tasks import END, InputConfig, ListSink, ListSource, chain_of, edge, make_task, operator, run_all
+from support.worlds.stream_tasks import (
+    END,
+    InputConfig,
+    ListSink,
+    ListSource,
+    chain_of,
+    edge,
+    make_task,
+    operator,
+    run_all,
+)
 
 import flinkbuf as fb
 from flinkbuf._core.operators.stream_operator import MAX_WATERMARK, NO_TIMESTAMP

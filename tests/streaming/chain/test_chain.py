@@ -3,7 +3,7 @@
 import random
 
 import pytest
-from support.stream_tasks import (
+from support.worlds.stream_tasks import (
     SETTINGS,
     ListSink,
     chain_of,

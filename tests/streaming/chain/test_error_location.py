@@ -1,7 +1,7 @@
 """Where an exception of a user's function is said to come from."""
 
 import pytest
-from support.stream_tasks import info, operator
+from support.worlds.stream_tasks import info, operator
 
 from flinkbuf.streaming.chain.error_location import bounded_repr, keep_as_context, locate_error
 

@@ -11,7 +11,7 @@ from queue import Empty
 
 import cloudpickle
 import pytest
-from surroundings import Surroundings
+from support.worlds.surroundings import Surroundings
 
 from flinkbuf._core.operators.stream_operator import NO_TIMESTAMP
 from flinkbuf.errors import CancelTaskError, FlinkbufError

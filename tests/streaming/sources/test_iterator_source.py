@@ -5,7 +5,7 @@ import threading
 
 import cloudpickle
 import pytest
-from surroundings import Surroundings
+from support.worlds.surroundings import Surroundings
 
 from flinkbuf.streaming.chain.by_reference import CannotBeginAgainError
 from flinkbuf.streaming.sources.input_status import InputStatus

@@ -5,7 +5,7 @@ import time
 from itertools import chain, pairwise
 
 import pytest
-from surroundings import ManualTime, Surroundings
+from support.worlds.surroundings import ManualTime, Surroundings
 
 from flinkbuf.datastream.connectors.data_gen import DataGeneratorSource, RateLimit
 from flinkbuf.datastream.connectors.number_seq import NumberSequenceSource, split_sequence

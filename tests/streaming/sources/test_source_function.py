@@ -6,7 +6,7 @@ import time
 
 import cloudpickle
 import pytest
-from surroundings import Elements, ManualTime, Surroundings
+from support.worlds.surroundings import Elements, ManualTime, Surroundings
 
 from flinkbuf.errors import CancelTaskError
 from flinkbuf.streaming.chain.checkpointed_function import CheckpointedFunction, CheckpointListener

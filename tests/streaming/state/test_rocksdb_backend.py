@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from plain_storage import PlainStorage
+from support.worlds.plain_storage import PlainStorage
 from test_snapshot_files import ID, info_of, restore_of
 from test_state_backend import WRITES, backend_of, contents, play
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from plain_storage import PlainStorage
+from support.worlds.plain_storage import PlainStorage
 from test_state_backend import DESCRIPTORS, WRITES, backend_of, contents, play
 
 from flinkbuf.checkpoints.handles import KeyedStateHandle, OperatorRestore, StateHandle, TaskRestore

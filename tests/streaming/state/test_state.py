@@ -3,7 +3,7 @@
 import pickle
 
 import pytest
-from aggregates import Total
+from support.models.aggregates import Total
 
 from flinkbuf.streaming.state.state import (
     AggregatingStateDescriptor,

@@ -3,10 +3,10 @@
 import copy
 
 import pytest
-from aggregates import Total
-from frozen_tables import contents_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.models.aggregates import Total
+from support.models.frozen_tables import contents_of
 
 from flinkbuf._core.state.key_context import KeyContext
 from flinkbuf.streaming.state.key_groups import KeyGroups

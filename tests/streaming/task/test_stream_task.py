@@ -3,7 +3,7 @@
 import threading
 
 import pytest
-from support.stream_tasks import (
+from support.worlds.stream_tasks import (
     END,
     SETTINGS,
     InputConfig,

@@ -8,7 +8,7 @@ import time
 import weakref
 
 import pytest
-from support.stream_tasks import (
+from support.worlds.stream_tasks import (
     InputConfig,
     ListSink,
     ListSource,

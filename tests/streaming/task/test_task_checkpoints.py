@@ -7,7 +7,7 @@ import time
 from dataclasses import replace
 
 import pytest
-from support.checkpointed_tasks import (
+from support.worlds.checkpointed_tasks import (
     CHECKPOINTING,
     OPTIONS,
     CheckpointDeclined,
@@ -16,7 +16,7 @@ from support.checkpointed_tasks import (
     EndOfDataReached,
     Group,
 )
-from support.stream_tasks import END, InputConfig, ListSink, chain_of, edge, operator
+from support.worlds.stream_tasks import END, InputConfig, ListSink, chain_of, edge, operator
 
 import flinkbuf as fb
 from flinkbuf._core.operators.stream_operator import StreamOperator

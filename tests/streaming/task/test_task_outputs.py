@@ -1,7 +1,7 @@
 """What a task writes to. Flink: StreamTask.createRecordWriters, StreamEdge.supportsUnalignedCheckpoints."""
 
 import pytest
-from support.stream_tasks import ListSource, chain_of, edge, operator
+from support.worlds.stream_tasks import ListSource, chain_of, edge, operator
 
 import flinkbuf as fb
 from flinkbuf.records.partitioner import as_partitioner

@@ -1,7 +1,7 @@
 """Latency markers: sent by sources at an interval, counted by every operator."""
 
 import pytest
-from surroundings import OPERATOR_ID, Surroundings
+from support.worlds.surroundings import OPERATOR_ID, Surroundings
 
 from flinkbuf._core.operators.function_operator import MapOperator
 from flinkbuf.streaming.chain.operator_config import ExecutionSettings

@@ -1,7 +1,7 @@
 """When windows fire, and that nothing of a trigger stays. Flink: EventTimeTriggerTest and its sisters."""
 
 import pytest
-from window_programs import state_left
+from support.models.window_programs import state_left
 
 from flinkbuf.streaming.windows.count_windows import GlobalWindows
 from flinkbuf.streaming.windows.session_windows import EventTimeSessionWindows, ProcessingTimeSessionWindows

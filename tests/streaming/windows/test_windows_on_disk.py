@@ -3,8 +3,8 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from window_models import of_each_key, run, run_with_cut, scripts
-from window_programs import WAYS, factory
+from support.models.window_models import of_each_key, run, run_with_cut, scripts
+from support.models.window_programs import WAYS, factory
 
 from flinkbuf.streaming.windows.session_windows import EventTimeSessionWindows
 from flinkbuf.streaming.windows.time_windows import SlidingEventTimeWindows, TumblingEventTimeWindows

@@ -34,7 +34,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-TESTS = Path(__file__).parent.parent
+TESTS = Path(__file__).parents[2]
 PATIENCE_S = 300.0  # a busy machine is no failure
 LOOK_S = 0.02
 COUNT = 20_000
@@ -101,16 +101,16 @@ class FailureDriver:
 
     def __init__(self, **settings: str) -> None:
         import pyspark
-        from support.spark_driver import driver_environment
+        from support.programs.spark_driver import driver_environment
 
         self._folder = tempfile.mkdtemp(prefix="flinkbuf-failures-")
         environment = driver_environment(SPARK_HOME=str(Path(pyspark.__file__).parent))
-        paths = [environment["PYTHONPATH"], str(TESTS), str(TESTS / "spark"), str(TESTS / "support")]
+        paths = [environment["PYTHONPATH"], str(TESTS), str(TESTS / "spark")]
         environment["PYTHONPATH"] = os.pathsep.join(paths)
         self._log = Path(self._folder, "driver.log").open("w+")  # noqa: SIM115  # closed in close()
         chosen = {name.replace("_", "."): value for name, value in settings.items()}
         self._process = subprocess.Popen(
-            [sys.executable, "-c", "from support.spark_failures import serve; serve()"],
+            [sys.executable, "-c", "from support.faults.spark_failures import serve; serve()"],
             env=environment,
             cwd=self._folder,
             stdin=subprocess.PIPE,

@@ -1,6 +1,6 @@
 """Window operators as tests use them: what programs make of windows, in each way that there is."""
 
-from frozen_tables import contents_of
+from support.models.frozen_tables import contents_of
 
 from flinkbuf.streaming.chain.functions import AggregateFunction
 from flinkbuf.streaming.windows.window_functions import ProcessWindowFunction

@@ -7,7 +7,7 @@ import threading
 import time
 import traceback
 
-from fault_proxy import open_files, threads, wait_until
+from support.faults.fault_proxy import open_files, threads, wait_until
 
 import flinkbuf as fb
 

@@ -8,7 +8,7 @@ import pickle
 import sys
 from pathlib import Path
 
-from equal_keys import PAIRS, TableWindow, hashable
+from support.data.equal_keys import PAIRS, TableWindow, hashable
 from test_rocksdb_backend import restored, save
 
 from flinkbuf._core.state.key_context import KeyContext

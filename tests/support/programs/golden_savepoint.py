@@ -1,6 +1,6 @@
 """The program whose savepoint lies in tests/golden/checkpoints: state of every kind, and a result that tells all of it.
 
-As a script it writes the savepoint anew: ``python tests/support/golden_savepoint.py DIRECTORY``.
+As a script it writes the savepoint anew: ``python tests/support/programs/golden_savepoint.py DIRECTORY``.
 """
 
 import sys

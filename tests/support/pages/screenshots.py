@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from chromium import Page
+from support.pages.chromium import Page
 
 KEPT = os.environ.get("FLINKBUF_SCREENSHOTS")
 SIZE_MAX = 80_000  # bytes of each

@@ -5,7 +5,7 @@ import os
 import subprocess
 from pathlib import Path
 
-HERE = Path(__file__).parents[1] / "pyflink"
+HERE = Path(__file__).parents[2] / "pyflink"
 EXPECTED = HERE / "expected.json"
 PYFLINK = os.environ.get("FLINKBUF_PYFLINK")
 RUN_SECONDS = {"flinkbuf": 600, "pyflink": 3000}

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import threading
 
-from fault_job import TYPE, config_of, records_of
+from support.faults.fault_job import TYPE, config_of, records_of
 
 import flinkbuf as fb
 

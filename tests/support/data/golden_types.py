@@ -11,7 +11,7 @@ from pathlib import Path
 import flinkbuf.types.values as fb
 from flinkbuf.types.types import Types
 
-GOLDEN = Path(__file__).parents[1] / "golden"
+GOLDEN = Path(__file__).parents[2] / "golden"
 UTC = datetime.timezone.utc
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=UTC)
 

@@ -3,7 +3,7 @@
 import pickle
 
 import cloudpickle
-from surroundings import ManualTime, Surroundings
+from support.worlds.surroundings import ManualTime, Surroundings
 
 from flinkbuf.streaming.sources.input_status import InputStatus
 from flinkbuf.streaming.sources.source_coordinator import CoordinatorStore

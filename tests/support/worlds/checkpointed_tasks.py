@@ -3,7 +3,7 @@
 import threading
 import time
 
-from support.stream_tasks import KeptSnapshots, ListSink, ListSource, chain_of, edge, make_task, operator
+from support.worlds.stream_tasks import KeptSnapshots, ListSink, ListSource, chain_of, edge, make_task, operator
 
 from flinkbuf.checkpoints.options import CheckpointOptions
 from flinkbuf.streaming.chain.operator_config import ExecutionSettings

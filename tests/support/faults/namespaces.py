@@ -5,7 +5,7 @@ import ctypes
 import os
 import subprocess
 
-from fault_job import Task
+from support.faults.fault_job import Task
 
 CLONE_NEWNET = 0x40000000
 PATIENCE_S = 60

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from master_world import SESSION, MasterWorld, pipeline
+from support.worlds.master_world import SESSION, MasterWorld, pipeline
 
 from flinkbuf.checkpoints.handles import (
     KeyedStateHandle,
@@ -159,7 +159,7 @@ class CheckpointWorld(MasterWorld):
 
 
 def error_of(text):
-    from master_world import error
+    from support.worlds.master_world import error
 
     return error(text)
 
