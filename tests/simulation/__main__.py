@@ -12,10 +12,10 @@ import sys
 import time
 from collections.abc import Iterable
 
-from simulation.batch_world import BatchWorld
-from simulation.checkpoint_run import CheckpointRun
+from simulation.batch.batch_world import BatchWorld
+from simulation.checkpoints.checkpoint_run import CheckpointRun
 from simulation.replay import FailedRun, explain, run, run_batch, run_checkpoints
-from simulation.world import World
+from simulation.world.world import World
 
 FIRST_OF_LONG_RUNS = 1_000_000  # seeds that no test has run
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from simulation.batch_world import BatchWorld
-from simulation.checkpoint_run import CheckpointRun
-from simulation.invariants import Violation
-from simulation.world import World
+from simulation.batch.batch_world import BatchWorld
+from simulation.checkpoints.checkpoint_run import CheckpointRun
+from simulation.world.invariants import Violation
+from simulation.world.world import World
 
 
 class FailedRun(AssertionError):

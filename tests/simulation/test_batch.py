@@ -6,8 +6,8 @@ import pytest
 
 from flinkbuf.runtime.protocol.job_status import JobStatus
 from flinkbuf.runtime.scheduler.execution_state import ExecutionState
-from simulation import planted_batch
-from simulation.batch_world import BatchWorld
+from simulation.batch import planted_batch
+from simulation.batch.batch_world import BatchWorld
 from simulation.replay import run_batch
 from simulation.test_planted_bugs import look_for_it
 

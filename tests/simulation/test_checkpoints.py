@@ -6,9 +6,9 @@ from collections import Counter
 import pytest
 
 from flinkbuf.runtime.protocol.job_status import JobStatus
-from simulation.checkpoint_run import CheckpointRun
+from simulation.checkpoints.checkpoint_run import CheckpointRun
+from simulation.checkpoints.sim_files import SimFiles
 from simulation.replay import FailedRun, run_checkpoints
-from simulation.sim_files import SimFiles
 
 CLAIMS = 500  # of so many seeds, one has a job that claims a savepoint and deletes it: one of 20 does
 

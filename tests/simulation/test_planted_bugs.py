@@ -9,8 +9,9 @@ from collections import Counter
 import pytest
 
 from flinkbuf.runtime.checkpoint.checkpoint_coordinator import CheckpointCoordinator
-from simulation import planted, planted_checkpoints
+from simulation.checkpoints import planted_checkpoints
 from simulation.replay import FailedRun, run, run_checkpoints
+from simulation.world import planted
 
 pytestmark = pytest.mark.long  # hundreds of seeds where the simulation has changed
 

@@ -10,7 +10,7 @@ import pytest
 
 from flinkbuf.runtime.protocol.job_status import JobStatus
 from simulation.replay import FailedRun, run
-from simulation.world import World
+from simulation.world.world import World
 
 TESTS = Path(__file__).parents[1]
 
@@ -60,6 +60,6 @@ def test_a_seed_tells_the_same_story_in_every_process():
 
 
 def test_a_failing_seed_says_how_to_see_it_again(monkeypatch):
-    monkeypatch.setattr("simulation.invariants.Invariants.at_the_end", lambda self: 1 / 0)
+    monkeypatch.setattr("simulation.world.invariants.Invariants.at_the_end", lambda self: 1 / 0)
     with pytest.raises(FailedRun, match="(?s)seed 5: .*--seed 5.*the last of its story:\n.*EndJob"):
         run(5)

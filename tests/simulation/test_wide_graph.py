@@ -4,10 +4,10 @@ import gc
 import time
 
 from flinkbuf.runtime.protocol.job_status import JobStatus
-from simulation.odds import calm_odds
-from simulation.plans import wide_plan
 from simulation.settings import calm_settings
-from simulation.world import START_MS, World
+from simulation.world.odds import calm_odds
+from simulation.world.plans import wide_plan
+from simulation.world.world import START_MS, World
 
 
 def test_a_thousand_subtasks_are_deployed_and_finish(record_property):

@@ -26,16 +26,17 @@ import errno
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from simulation.checkpoints.sim_threads import current
+from simulation.world.invariants import Violation, demand
+
 from flinkbuf.checkpoints import ha_protocol as protocol
 from flinkbuf.checkpoints.files import FileEntry, Files, StateInput, StateOutput
 from flinkbuf.checkpoints.ha_directory import HaDirectory
 from flinkbuf.checkpoints.handles import CheckpointMetadata, StateHandle
 from flinkbuf.checkpoints.metadata import decode_metadata
-from simulation.invariants import Violation, demand
-from simulation.sim_threads import current
 
 if TYPE_CHECKING:
-    from simulation.drivers import Driver
+    from simulation.checkpoints.drivers import Driver
 
 METADATA = "/_metadata"
 LATE_MS = 5_000  # after its program has ended an operation takes effect, if it does

@@ -7,6 +7,19 @@ from collections.abc import Callable, Iterable
 from random import Random
 from typing import Any
 
+from simulation.settings import Settings, draw_settings
+from simulation.world import breakages
+from simulation.world.agenda import Agenda, Inbox
+from simulation.world.coordinators import Coordinators
+from simulation.world.invariants import Invariants, demand
+from simulation.world.managers import SimManager
+from simulation.world.network import describe
+from simulation.world.odds import Odds, draw_odds
+from simulation.world.plans import hex_of, random_plan
+from simulation.world.provider import SimProvider
+from simulation.world.restart_witness import RestartWitness
+from simulation.world.tasks import NEVER, DataPlane, Fate, SimTask
+
 from flinkbuf.runtime.graph.job_plan import JobPlan
 from flinkbuf.runtime.manager.task_executor import TaskExecutorConfig
 from flinkbuf.runtime.master.job_master import JobMaster
@@ -19,18 +32,6 @@ from flinkbuf.runtime.scheduler import master_actions as ma
 from flinkbuf.runtime.scheduler.execution_state import ExecutionState
 from flinkbuf.runtime.scheduler.slots import slot_count
 from flinkbuf.streaming.task.task_state import TaskState
-from simulation import breakages
-from simulation.agenda import Agenda, Inbox
-from simulation.coordinators import Coordinators
-from simulation.invariants import Invariants, demand
-from simulation.managers import SimManager
-from simulation.network import describe
-from simulation.odds import Odds, draw_odds
-from simulation.plans import hex_of, random_plan
-from simulation.provider import SimProvider
-from simulation.restart_witness import RestartWitness
-from simulation.settings import Settings, draw_settings
-from simulation.tasks import NEVER, DataPlane, Fate, SimTask
 
 START_MS = 1_000_000
 LAST_OF_STORY = 60

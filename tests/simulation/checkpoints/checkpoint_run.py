@@ -8,6 +8,20 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
+from simulation.checkpoints.checkpoint_invariants import files_of
+from simulation.checkpoints.checkpoint_odds import DriverFault, draw_checkpointing, draw_flow, draw_naps
+from simulation.checkpoints.checkpoint_world import CheckpointWorld
+from simulation.checkpoints.drivers import Driver
+from simulation.checkpoints.ledger import Ledger
+from simulation.checkpoints.sim_files import METADATA, SimDisk
+from simulation.flow.flow_records import Routes
+from simulation.settings import draw_settings
+from simulation.world.agenda import Agenda
+from simulation.world.invariants import demand
+from simulation.world.odds import FAULTS, draw_odds
+from simulation.world.plans import random_plan
+from simulation.world.world import LAST_OF_STORY, START_MS, _text
+
 from flinkbuf.checkpoints.handles import CheckpointMetadata
 from flinkbuf.checkpoints.options import SnapshotKind
 from flinkbuf.runtime.checkpoint.checkpoint_config import RestoredCheckpoint
@@ -16,19 +30,6 @@ from flinkbuf.runtime.master.restart_strategy import FixedDelayRestart
 from flinkbuf.runtime.protocol.job_status import JobStatus
 from flinkbuf.runtime.scheduler import master_actions as ma
 from flinkbuf.runtime.scheduler.slots import slot_count
-from simulation.agenda import Agenda
-from simulation.checkpoint_invariants import files_of
-from simulation.checkpoint_odds import DriverFault, draw_checkpointing, draw_flow, draw_naps
-from simulation.checkpoint_world import CheckpointWorld
-from simulation.drivers import Driver
-from simulation.flow_records import Routes
-from simulation.invariants import demand
-from simulation.ledger import Ledger
-from simulation.odds import FAULTS, draw_odds
-from simulation.plans import random_plan
-from simulation.settings import draw_settings
-from simulation.sim_files import METADATA, SimDisk
-from simulation.world import LAST_OF_STORY, START_MS, _text
 
 STEP_LIMIT = 200_000  # a run may fail again and again, without a pause, until the world is healed
 MOST_JOBS = 5

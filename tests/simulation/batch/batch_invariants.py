@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from simulation.world.invariants import Invariants, Subtask, demand
+
 from flinkbuf.runtime.protocol import messages as ms
 from flinkbuf.runtime.protocol.deployment import AttemptId, ChannelDescriptor, TaskDeploymentDescriptor
 from flinkbuf.runtime.scheduler import master_actions as ma
 from flinkbuf.runtime.scheduler.execution_state import ExecutionState
 from flinkbuf.runtime.scheduler.slots import slot_count
-from simulation.invariants import Invariants, Subtask, demand
 
 if TYPE_CHECKING:
-    from simulation.batch_world import BatchWorld
-    from simulation.managers import SimManager
-    from simulation.tasks import SimTask
+    from simulation.batch.batch_world import BatchWorld
+    from simulation.world.managers import SimManager
+    from simulation.world.tasks import SimTask
 
 _S = ExecutionState
 Key = tuple[int, int]  # index of the vertex, index of the subtask

@@ -10,7 +10,7 @@ from flinkbuf.runtime.protocol.failure import Failure
 from flinkbuf.streaming.task.task_state import TaskState, TaskStep, next_state
 
 if TYPE_CHECKING:
-    from simulation.managers import SimManager
+    from simulation.world.managers import SimManager
 
 PATIENCE_MS = 10_000  # how long a task looks for what it is to read
 KEEPALIVE_MS = 40_000  # until a task notes that what it reads has gone and said nothing

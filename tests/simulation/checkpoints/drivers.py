@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from simulation.checkpoints.sim_files import Operations, SimDirectory, SimFiles
+from simulation.checkpoints.sim_threads import SimEvent, SimLock, SimThreads, current
+from simulation.world.invariants import demand
+
 from flinkbuf.checkpoints.ha_store import HaLease, HaStore, LeaseLostError
 from flinkbuf.checkpoints.storage import FILES_OF_SCHEME
 from flinkbuf.runtime.checkpoint.checkpoint_config import RestoredCheckpoint
@@ -11,13 +15,10 @@ from flinkbuf.runtime.driver.leadership import Leadership
 from flinkbuf.runtime.driver.lease_term import RENEWALS_PER_TIMEOUT
 from flinkbuf.runtime.driver.recovery import TakenJob
 from flinkbuf.runtime.graph.job_plan import JobPlan
-from simulation.invariants import demand
-from simulation.sim_files import Operations, SimDirectory, SimFiles
-from simulation.sim_threads import SimEvent, SimLock, SimThreads, current
 
 if TYPE_CHECKING:
-    from simulation.checkpoint_run import CheckpointRun
-    from simulation.checkpoint_world import CheckpointWorld
+    from simulation.checkpoints.checkpoint_run import CheckpointRun
+    from simulation.checkpoints.checkpoint_world import CheckpointWorld
 
 SCHEME = "sim"
 POLL_MS = 500  # between two looks of a program that waits

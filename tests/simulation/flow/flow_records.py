@@ -11,7 +11,7 @@ from flinkbuf.runtime.graph.job_plan import EdgePlan, JobPlan
 from flinkbuf.streaming.checkpoint.barriers import overtaking
 
 if TYPE_CHECKING:
-    from simulation.flow_task import FlowTask
+    from simulation.flow.flow_task import FlowTask
 
 MAX_PARALLELISM = 128
 Path = tuple[int, ...]  # vertices that a record has come through, its source first

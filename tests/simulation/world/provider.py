@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from simulation.world.managers import PROGRAM, SimManager
+
 from flinkbuf.runtime.protocol.failure import Failure
 from flinkbuf.runtime.scheduler.master_actions import RunFailed
-from simulation.managers import PROGRAM, SimManager
 
 if TYPE_CHECKING:
-    from simulation.world import World
+    from simulation.world.world import World
 
 
 class SimProvider:

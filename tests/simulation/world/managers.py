@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from simulation.world.agenda import Inbox
+from simulation.world.network import Connection
+from simulation.world.tasks import SimTask
+
 from flinkbuf.runtime.manager import task_actions as tm
 from flinkbuf.runtime.manager.task_executor import TaskExecutor
 from flinkbuf.runtime.protocol.deployment import AttemptId
@@ -17,12 +21,9 @@ from flinkbuf.runtime.protocol.messages import (
 )
 from flinkbuf.runtime.protocol.time_passed import TimePassed
 from flinkbuf.streaming.task.task_state import TaskState
-from simulation.agenda import Inbox
-from simulation.network import Connection
-from simulation.tasks import SimTask
 
 if TYPE_CHECKING:
-    from simulation.world import World
+    from simulation.world.world import World
 
 PROGRAM = "program"
 

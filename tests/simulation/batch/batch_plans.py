@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from random import Random
 
+from simulation.world.plans import random_plan
+
 from flinkbuf.runtime.graph.job_plan import BLOCKING, PIPELINED_BOUNDED, JobPlan
 from flinkbuf.runtime.scheduler.regions import PipelinedRegions
 from flinkbuf.runtime.scheduler.slots import slot_count
-from simulation.plans import random_plan
 
 
 def random_batch_plan(rng: Random) -> JobPlan:

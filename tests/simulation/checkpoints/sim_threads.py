@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from greenlet import getcurrent, greenlet
 
 if TYPE_CHECKING:
-    from simulation.agenda import Agenda
+    from simulation.world.agenda import Agenda
 
 
 class SimThreads:

@@ -6,13 +6,14 @@ import pickle
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from simulation.flow.flow_records import Path, Records
+from simulation.world.invariants import demand
+
 from flinkbuf.checkpoints.handles import CheckpointMetadata
-from simulation.flow_records import Path, Records
-from simulation.invariants import demand
 
 if TYPE_CHECKING:
-    from simulation.checkpoint_world import CheckpointWorld
-    from simulation.flow_state import Snapshot
+    from simulation.checkpoints.checkpoint_world import CheckpointWorld
+    from simulation.flow.flow_state import Snapshot
 
 Parts = dict[tuple[int, int], "Snapshot | None"]  # by vertex and subtask; None: nothing is known of it
 

@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from simulation.checkpoints.cuts import check_cut
+from simulation.checkpoints.sim_files import METADATA
+from simulation.flow.flow_records import Records
+from simulation.world.invariants import STATUSES, Invariants, demand
+
 from flinkbuf.checkpoints.handles import CheckpointMetadata, SubtaskState
 from flinkbuf.checkpoints.options import CheckpointOptions, SnapshotKind
 from flinkbuf.network.events import CheckpointBarrier
@@ -13,15 +18,11 @@ from flinkbuf.runtime.protocol.failure import Failure
 from flinkbuf.runtime.protocol.job_status import JobStatus
 from flinkbuf.runtime.scheduler import master_actions as ma
 from flinkbuf.streaming.task.task_state import TaskState
-from simulation.cuts import check_cut
-from simulation.flow_records import Records
-from simulation.invariants import STATUSES, Invariants, demand
-from simulation.sim_files import METADATA
 
 if TYPE_CHECKING:
-    from simulation.checkpoint_world import CheckpointWorld
-    from simulation.flow_state import Snapshot
-    from simulation.flow_task import FlowTask
+    from simulation.checkpoints.checkpoint_world import CheckpointWorld
+    from simulation.flow.flow_state import Snapshot
+    from simulation.flow.flow_task import FlowTask
 
 Part = tuple[AttemptId, SubtaskState, "Snapshot"]
 KEPT_AFTER = {  # ends of a job after which its checkpoints stay

@@ -8,12 +8,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from simulation.flow.flow_records import FlowChannel, Records
+from simulation.flow.flow_state import Snapshot
+
 from flinkbuf.network.events import NO_TIMEOUT, AlignmentType, CheckpointBarrier
-from simulation.flow_records import FlowChannel, Records
-from simulation.flow_state import Snapshot
 
 if TYPE_CHECKING:
-    from simulation.flow_task import FlowTask
+    from simulation.flow.flow_task import FlowTask
 
 Kept = dict[tuple[int, int], list[Records]]  # by gate or partition, and channel
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from simulation.flow_task import FlowTask
+    from simulation.flow.flow_task import FlowTask
 
 
 class FlowMailbox:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from flinkbuf.streaming.checkpoint.snapshot_runner import SnapshotJob
 
 if TYPE_CHECKING:
-    from simulation.flow_task import FlowTask
+    from simulation.flow.flow_task import FlowTask
 
 
 class TaskFailure(Exception):

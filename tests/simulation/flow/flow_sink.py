@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from simulation.flow.flow_records import Records
+
 from flinkbuf._core.operators.stream_operator import Output
 from flinkbuf.streaming.chain.operator_config import ExecutionSettings
 from flinkbuf.streaming.sinks.postgres_sink import TransactionNames
@@ -20,10 +22,9 @@ from flinkbuf.streaming.sinks.two_phase_commit import (
 from flinkbuf.streaming.state.operator_state import OperatorStateBackend
 from flinkbuf.streaming.state.snapshot import OperatorSnapshot
 from flinkbuf.streaming.state.state import ListStateDescriptor
-from simulation.flow_records import Records
 
 if TYPE_CHECKING:
-    from simulation.flow_task import FlowTask
+    from simulation.flow.flow_task import FlowTask
 
 _TRANSACTIONS = ListStateDescriptor(TRANSACTIONS_STATE, None)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from simulation.flow_records import Path, Records, Routes
-from simulation.invariants import demand
+from simulation.flow.flow_records import Path, Records, Routes
+from simulation.world.invariants import demand
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

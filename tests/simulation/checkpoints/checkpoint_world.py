@@ -11,6 +11,16 @@ from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+from simulation.checkpoints.checkpoint_invariants import CheckpointInvariants
+from simulation.checkpoints.checkpoint_odds import A_TASK_IS_DEPLOYED, NAPS_MS, SLEEP
+from simulation.flow.flow_records import FlowChannel
+from simulation.flow.flow_sources import FlowCoordinators
+from simulation.flow.flow_task import FlowTask
+from simulation.world import breakages
+from simulation.world.managers import SimManager
+from simulation.world.tasks import DataPlane, SimTask
+from simulation.world.world import World
+
 from flinkbuf.checkpoints.handles import StateHandle
 from flinkbuf.checkpoints.options import SnapshotKind
 from flinkbuf.runtime.checkpoint.checkpoint_config import RestoredCheckpoint
@@ -23,18 +33,9 @@ from flinkbuf.runtime.protocol.job_status import JobStatus
 from flinkbuf.runtime.protocol.messages import DeployTask
 from flinkbuf.runtime.scheduler import master_actions as ma
 from flinkbuf.streaming.chain.operator_config import ExecutionSettings
-from simulation import breakages
-from simulation.checkpoint_invariants import CheckpointInvariants
-from simulation.checkpoint_odds import A_TASK_IS_DEPLOYED, NAPS_MS, SLEEP
-from simulation.flow_records import FlowChannel
-from simulation.flow_sources import FlowCoordinators
-from simulation.flow_task import FlowTask
-from simulation.managers import SimManager
-from simulation.tasks import DataPlane, SimTask
-from simulation.world import World
 
 if TYPE_CHECKING:
-    from simulation.drivers import Driver
+    from simulation.checkpoints.drivers import Driver
 
 
 class FlowDataPlane(DataPlane):

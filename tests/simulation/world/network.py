@@ -15,8 +15,8 @@ from flinkbuf.runtime.protocol.messages import (
 )
 
 if TYPE_CHECKING:
-    from simulation.managers import SimManager
-    from simulation.world import World
+    from simulation.world.managers import SimManager
+    from simulation.world.world import World
 
 # Without these nothing goes on, and nobody says them again: a connection that loses one has broken.
 EXACTLY_ONCE = (

@@ -6,14 +6,15 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
+from simulation.batch.batch_invariants import BatchInvariants
+from simulation.batch.batch_plans import random_batch_plan
+from simulation.world.invariants import demand
+from simulation.world.managers import SimManager
+from simulation.world.tasks import KEEPALIVE_MS, DataPlane, SimTask
+from simulation.world.world import START_MS, World
+
 from flinkbuf.runtime.protocol.deployment import TaskDeploymentDescriptor
 from flinkbuf.runtime.protocol.failure import Failure
-from simulation.batch_invariants import BatchInvariants
-from simulation.batch_plans import random_batch_plan
-from simulation.invariants import demand
-from simulation.managers import SimManager
-from simulation.tasks import KEEPALIVE_MS, DataPlane, SimTask
-from simulation.world import START_MS, World
 
 
 class BatchWorld(World):

@@ -9,6 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from simulation.flow.async_part import AsyncPart, TaskFailure
+from simulation.flow.flow_checkpoints import FlowChain, FlowGate, FlowInFlight, FlowStorage, FlowTimers
+from simulation.flow.flow_mailbox import FlowMailbox
+from simulation.flow.flow_records import FlowChannel, Records
+from simulation.flow.flow_sink import FlowSink
+from simulation.flow.flow_state import Count, FlowState, Snapshot, StateWriter
+from simulation.world.invariants import Violation
+from simulation.world.tasks import Fate, SimTask
+
 from flinkbuf.checkpoints.options import SnapshotKind
 from flinkbuf.network.events import (
     AlignmentType,
@@ -36,17 +45,9 @@ from flinkbuf.streaming.sources.source_events import NoMoreSplits, SplitRequeste
 from flinkbuf.streaming.task.subtask_checkpoints import SubtaskCheckpoints, TaskProgress
 from flinkbuf.streaming.task.task_events import CheckpointAcknowledged, TaskEvent
 from flinkbuf.streaming.task.task_state import TaskState, TaskStep
-from simulation.async_part import AsyncPart, TaskFailure
-from simulation.flow_checkpoints import FlowChain, FlowGate, FlowInFlight, FlowStorage, FlowTimers
-from simulation.flow_mailbox import FlowMailbox
-from simulation.flow_records import FlowChannel, Records
-from simulation.flow_sink import FlowSink
-from simulation.flow_state import Count, FlowState, Snapshot, StateWriter
-from simulation.invariants import Violation
-from simulation.tasks import Fate, SimTask
 
 if TYPE_CHECKING:
-    from simulation.managers import SimManager
+    from simulation.world.managers import SimManager
 
 CROWDED = 12  # things in a channel: a source waits
 

@@ -21,9 +21,9 @@ from flinkbuf.runtime.protocol.time_passed import TimePassed
 from flinkbuf.runtime.scheduler.master_actions import CoordinatorFailed, ManagerSaid
 
 if TYPE_CHECKING:
-    from simulation.managers import SimManager
-    from simulation.tasks import SimTask
-    from simulation.world import World
+    from simulation.world.managers import SimManager
+    from simulation.world.tasks import SimTask
+    from simulation.world.world import World
 
 OLD_SESSION = "0" * 32
 

@@ -9,7 +9,7 @@ from flinkbuf.runtime.protocol.messages import OperatorEventMessage
 from flinkbuf.runtime.scheduler.master_actions import ResetSources, SubtaskGone, TellCoordinator
 
 if TYPE_CHECKING:
-    from simulation.world import World
+    from simulation.world.world import World
 
 SPLITS = (b"split 0", b"split 1")
 

@@ -20,9 +20,9 @@ from flinkbuf.runtime.scheduler.slots import slot_count, slot_of
 from flinkbuf.streaming.task.task_state import TaskState
 
 if TYPE_CHECKING:
-    from simulation.managers import SimManager
-    from simulation.tasks import SimTask
-    from simulation.world import World
+    from simulation.world.managers import SimManager
+    from simulation.world.tasks import SimTask
+    from simulation.world.world import World
 
 Subtask = tuple[str, int]
 FINAL = ("FINISHED", "CANCELED", "FAILED")

@@ -24,7 +24,7 @@ from flinkbuf.streaming.sources.source import SplitEnumerator
 from flinkbuf.streaming.sources.source_coordinator import SourceCoordinator
 
 if TYPE_CHECKING:
-    from simulation.checkpoint_world import CheckpointWorld
+    from simulation.checkpoints.checkpoint_world import CheckpointWorld
 
 
 class DealingEnumerator(SplitEnumerator):

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from simulation.flow.flow_records import MAX_PARALLELISM, Path, Records, key_group_of, key_groups_of
+
 from flinkbuf.checkpoints.handles import (
     ChannelState,
     KeyedStateHandle,
@@ -16,10 +18,9 @@ from flinkbuf.checkpoints.handles import (
 )
 from flinkbuf.checkpoints.options import CheckpointOptions, SnapshotKind
 from flinkbuf.streaming.sinks.two_phase_commit import TransactionsState
-from simulation.flow_records import MAX_PARALLELISM, Path, Records, key_group_of, key_groups_of
 
 if TYPE_CHECKING:
-    from simulation.flow_task import FlowTask
+    from simulation.flow.flow_task import FlowTask
 
 Count = dict[tuple[Path, int], int]  # records so far, by way and split
 

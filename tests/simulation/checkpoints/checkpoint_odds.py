@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from random import Random
 
+from simulation.world.odds import Odds
+
 from flinkbuf.runtime.checkpoint.checkpoint_config import CheckpointCoordinatorConfig
-from simulation.odds import Odds
 
 DIRECTORY = "sim://disk/checkpoints"
 SAVEPOINTS = "sim://disk/savepoints"
