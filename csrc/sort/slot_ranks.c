@@ -370,12 +370,3 @@ void fb_slot_ranks_numbers(const struct fb_slot_ranks* self, const struct fb_slo
     for (uint32_t k = 0; k < list->count; k++) *to++ = *rank_number_at(self, list, k);
   }
 }
-
-void fb_slot_ranks_renumber(struct fb_slot_ranks* self, const int64_t* numbers) {
-  for (uint32_t slot = 0; slot < self->count; slot++) {
-    for (uint32_t i = 0; i < self->lists[slot].count; i++) {
-      int64_t* number = rank_number_at(self, &self->lists[slot], i);
-      *number = numbers[*number];
-    }
-  }
-}

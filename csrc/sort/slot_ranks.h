@@ -85,7 +85,5 @@ void fb_slot_ranks_changes(const struct fb_slot_ranks* self, bool by_rank, struc
 void fb_slot_ranks_counts(const struct fb_slot_ranks* self, const struct fb_slot_choice* choice, int64_t* to);
 /* Their numbers, best first, one slot behind the other. */
 void fb_slot_ranks_numbers(const struct fb_slot_ranks* self, const struct fb_slot_choice* choice, int64_t* to);
-/* Row `number` is called numbers[number] from now on. */
-void fb_slot_ranks_renumber(struct fb_slot_ranks* self, const int64_t* numbers);
 
 #endif

@@ -651,7 +651,7 @@ PACKAGE = [
         [
             "column_functions",
             "aggregates",
-            "kept_rows",
+            "row_store",
             "aggregate_function",
             "ranked_rows",
             "column_groups",
@@ -662,7 +662,6 @@ PACKAGE = [
             "column_sessions",
             "column_counts",
             "column_aggregates",
-            "row_store",
             "column_joins",
             "key_table",
             "slot_values",

@@ -34,7 +34,6 @@ cdef extern from "sort/slot_ranks.h" nogil:
     void fb_slot_ranks_changes(const fb_slot_ranks* self, bint by_rank, fb_slot_rank_changes* changes)
     void fb_slot_ranks_counts(const fb_slot_ranks* self, const fb_slot_choice* choice, int64_t* to)
     void fb_slot_ranks_numbers(const fb_slot_ranks* self, const fb_slot_choice* choice, int64_t* to)
-    void fb_slot_ranks_renumber(fb_slot_ranks* self, const int64_t* numbers)
 
 
 cdef class SlotRanks:

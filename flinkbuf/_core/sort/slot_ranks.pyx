@@ -150,8 +150,3 @@ cdef class SlotRanks:
         with nogil:
             fb_slot_ranks_numbers(&self.c, &choice.c, &view[0])
         return numbers
-
-    def renumber(self, const int64_t[::1] numbers):
-        """Call row i numbers[i] from now on."""
-        with nogil:
-            fb_slot_ranks_renumber(&self.c, &numbers[0])

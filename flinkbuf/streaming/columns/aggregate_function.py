@@ -1,6 +1,6 @@
 """Aggregates of the user over columns: functions that see the rows of many groups at once, and their partial states.
 
-The functions keep nothing: states are columns, one row a group, which lie in `KeptRows`; a state that changes is a new
+The functions keep nothing: states are columns, one row a group, which lie in a `RowStore`; a state that changes is a new
 row. So they take part wherever those of the core do: in slices of windows, running results and snapshots.
 """
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from flinkbuf.streaming.chain.map_batches import array_of, is_polars
 from flinkbuf.streaming.columns.aggregates import Aggregate
 from flinkbuf.streaming.columns.column_functions import column_as
-from flinkbuf.streaming.columns.kept_rows import KeptRows
+from flinkbuf.streaming.columns.row_store import RowStore
 
 if TYPE_CHECKING:
     import numpy as np
@@ -137,7 +137,7 @@ class FunctionStates:
         self.state_types = tuple(function.state_schema.types)
         self._function = function
         self._name = name
-        self._rows = KeptRows(function.state_schema)
+        self._rows = RowStore(function.state_schema)
         self._numbers = np.empty(0, np.int64)  # of the row of each slot; -1: it has none
 
     @property
@@ -202,14 +202,9 @@ class FunctionStates:
         if len(had):
             before = self._rows.take(numbers[had])
             states = self._replaced(states, had, self._merge(before, states.take(had)))
-        first = self._rows.add(states)
-        self._numbers[slots] = np.arange(first, len(self._rows))
-        self._rows.lost += len(had)
-        if self._rows.is_mostly_lost:
-            kept = np.flatnonzero(self._numbers >= 0)
-            kept = kept[np.argsort(self._numbers[kept])]
-            self._rows.keep(self._numbers[kept])
-            self._numbers[kept] = np.arange(len(kept))
+            self._rows.release(numbers[had])
+        first = self._rows.append(states)
+        self._numbers[slots] = np.arange(first, self._rows.next_number)
 
     def _merged(self, states: pa.RecordBatch, rows: np.ndarray, others: pa.RecordBatch) -> pa.RecordBatch:
         return self._replaced(states, rows, self._merge(states.take(rows), others))

@@ -16,7 +16,7 @@ from flinkbuf._core.columns.key_slots import KeySlots
 from flinkbuf.records.column_exchange import go_alike, key_columns
 from flinkbuf.streaming.columns.aggregates import Aggregate
 from flinkbuf.streaming.columns.column_functions import column_as, columns_of
-from flinkbuf.streaming.columns.kept_rows import KeptRows
+from flinkbuf.streaming.columns.row_store import RowStore
 
 if TYPE_CHECKING:
     import numpy as np
@@ -172,7 +172,7 @@ class GroupKeys:
 
     def __init__(self, schema: pa.Schema) -> None:
         self._slots = KeySlots(schema)
-        self._rows = KeptRows(schema)  # under the numbers of their slots
+        self._rows = RowStore(schema)  # under the numbers of their slots
 
     def __len__(self) -> int:
         return len(self._slots)
@@ -181,7 +181,7 @@ class GroupKeys:
         """Return the slot of each key; one that is new gets the next."""
         slots, new_rows = self._slots.find_or_add(keys)
         if len(new_rows):
-            self._rows.add(keys.take(new_rows))
+            self._rows.append(keys.take(new_rows))
         return slots
 
     def at(self, slots: np.ndarray | None = None) -> pa.RecordBatch:

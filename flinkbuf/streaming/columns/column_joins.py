@@ -143,14 +143,40 @@ class JoinSide:
     """The rows of one side: where they are by key and time, and their columns."""
 
     def __init__(self, schema: pa.Schema) -> None:
+        import pyarrow as pa
+
         self.rows = SlotRows()
-        self.store = RowStore(schema)
+        self._schema = schema
+        self._stored_schema = pa.schema([*schema, pa.field(_STAMP, pa.int64())])
+        self._store = RowStore(self._stored_schema)
 
     def add(
         self, slots: np.ndarray, times: np.ndarray, batch: pa.RecordBatch, stamps: np.ndarray, had_partner: Any = None
     ) -> None:
         """Keep rows; `times` are what their partners go by."""
-        self.rows.insert(slots, times, self.store.append(batch, stamps), had_partner)
+        import pyarrow as pa
+
+        stored = pa.record_batch([*batch.columns, pa.array(stamps, pa.int64())], schema=self._stored_schema)
+        self.rows.insert(slots, times, self._store.append(stored), had_partner)
+
+    def take(self, numbers: np.ndarray) -> tuple[pa.RecordBatch, np.ndarray]:
+        """Return rows in the order of these numbers, with their timestamps."""
+        return self._split(self._store.take(numbers))
+
+    def live(self) -> Iterator[tuple[np.ndarray, pa.RecordBatch, np.ndarray]]:
+        """Yield all rows, in the order of their numbers: these, the columns, and the timestamps."""
+        for numbers, stored in self._store.live():
+            yield (numbers, *self._split(stored))
+
+    def release(self, numbers: np.ndarray) -> None:
+        """Let go of the columns of rows that `rows` has no more."""
+        self._store.release(numbers)
+
+    def _split(self, stored: pa.RecordBatch) -> tuple[pa.RecordBatch, np.ndarray]:
+        import pyarrow as pa
+
+        *columns, stamps = stored.columns
+        return pa.record_batch(columns, schema=self._schema), stamps.to_numpy()
 
     def let_go(self, limit: int, last_look: Callable[[TakenRows], None] | None = None) -> None:
         """Let go of the rows up to a time, whose columns are there until the last of them was looked at.
@@ -165,7 +191,7 @@ class JoinSide:
                 last_look(taken)
             gone.append(taken.numbers)
         if gone:
-            self.store.release(np.concatenate(gone))
+            self.release(np.concatenate(gone))
 
 
 class ColumnJoinOperator(MultipleInputOperator):
@@ -254,7 +280,7 @@ class ColumnJoinOperator(MultipleInputOperator):
             self._keys.clear()
             for side, numbers in ((LEFT, left[places[LEFT]]), (RIGHT, right[places[RIGHT]])):
                 if len(numbers):
-                    rows, _ = self._sides[side].store.take(numbers)
+                    rows, _ = self._sides[side].take(numbers)
                     self._keys.find_or_add(self._plan.keys_of(side, rows))
             for each in self._sides:
                 each.rows.keep(slots)
@@ -291,7 +317,7 @@ class ColumnJoinOperator(MultipleInputOperator):
         order, start = np.argsort(known.numbers), 0
         names = [*keys, *(name for name in self._plan.schemas[side].names if name not in keys)]
         metadata = {_JOIN: self._text.encode(), _SIDE: _SIDES[side].encode()}
-        for numbers, batch, stamps in mine.store.live():
+        for numbers, batch, stamps in mine.live():
             rows = order[start : start + len(numbers)]
             start += len(numbers)
             own = {
@@ -361,7 +387,7 @@ class PairingOperator(ColumnJoinOperator):
         mine, others = self._sides[side], self._sides[1 - side]
         probe = RowProbe(slots, times, *self._bounds[side], any(self._plan.gives_alone))
         for rows, numbers in others.rows.pairs(probe, MAX_ROWS):
-            theirs, their_stamps = others.store.take(numbers)
+            theirs, their_stamps = others.take(numbers)
             ours = batch.take(rows)
             pairs = self._plan.pairs_of(*((ours, theirs) if side == LEFT else (theirs, ours)))
             self.emit(pairs, np.maximum(stamps[rows], their_stamps))
@@ -379,7 +405,7 @@ class PairingOperator(ColumnJoinOperator):
             partners = others.rows.find(probe)
             rows = np.flatnonzero(partners >= 0)
             if self._plan.kind == "semi" and len(rows):
-                _, their_stamps = others.store.take(partners[rows])
+                _, their_stamps = others.take(partners[rows])
                 self._emit_left(batch.take(rows), np.maximum(stamps[rows], their_stamps))
             if len(rows):
                 rows = np.flatnonzero(partners < 0)
@@ -387,9 +413,9 @@ class PairingOperator(ColumnJoinOperator):
         else:
             for rows, numbers in others.rows.withdraw(probe, MAX_ROWS):
                 if self._plan.kind == "semi":
-                    theirs, their_stamps = others.store.take(numbers)
+                    theirs, their_stamps = others.take(numbers)
                     self._emit_left(theirs, np.maximum(stamps[rows], their_stamps))
-                others.store.release(numbers)
+                others.release(numbers)
         mine.add(slots, times, batch, stamps)
 
     def _emit_left(self, rows: pa.RecordBatch, stamps: np.ndarray) -> None:
@@ -402,7 +428,7 @@ class PairingOperator(ColumnJoinOperator):
         def give_alone(taken: TakenRows) -> None:
             alone = taken.numbers[~taken.had_partner]
             if self._plan.gives_alone[side] and len(alone):
-                rows, stamps = mine.store.take(alone)
+                rows, stamps = mine.take(alone)
                 self.emit(self._plan.alone(side, rows), self._stamps_alone(side, stamps))
 
         mine.let_go(limit, give_alone)
@@ -583,7 +609,7 @@ class ColumnWindowJoinOperator(ColumnJoinOperator):
                 self._give_alone(LEFT, numbers[has_partner == (self._plan.kind == "semi")], end)
                 continue
             for rows, partners in others.rows.pairs(probe, MAX_ROWS):
-                pairs = self._plan.pairs_of(left.store.take(numbers[rows])[0], right.store.take(partners)[0])
+                pairs = self._plan.pairs_of(left.take(numbers[rows])[0], right.take(partners)[0])
                 self.emit(pairs, np.full(pairs.num_rows, end - 1))
         for side, is_given in enumerate(self._plan.gives_alone):
             if is_given and not self._plan.is_left_only:
@@ -607,7 +633,7 @@ class ColumnWindowJoinOperator(ColumnJoinOperator):
     def _give_alone(self, side: int, numbers: np.ndarray, end: int) -> None:
         import numpy as np
 
-        rows, _ = self._sides[side].store.take(numbers)
+        rows, _ = self._sides[side].take(numbers)
         self.emit(self._plan.alone(side, rows), np.full(rows.num_rows, end - 1))
 
     # ---- snapshots

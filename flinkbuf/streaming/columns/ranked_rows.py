@@ -1,6 +1,6 @@
 """The first rows of each group by an order: an aggregate whose state and result are rows.
 
-Which rows these are is known in C, by slot and number; the rows lie in `KeptRows`. A state is a list of rows, in the
+Which rows these are is known in C, by slot and number; the rows lie in a `RowStore`. A state is a list of rows, in the
 order in which they came, so that windows, running results and snapshots take them as they take every aggregate.
 """
 
@@ -15,13 +15,14 @@ from flinkbuf._core.sort.slot_ranks import SlotRanks
 from flinkbuf.records.column_batch import ColumnBatch, without_dictionaries
 from flinkbuf.streaming.columns.aggregates import Aggregate
 from flinkbuf.streaming.columns.column_functions import check_differ
-from flinkbuf.streaming.columns.kept_rows import KeptRows
+from flinkbuf.streaming.columns.row_store import RowStore
 
 if TYPE_CHECKING:
     import numpy as np
     import pyarrow as pa
 
 
+_MIN_LOST: Final = 4096  # rows that fell out: fewer are not worth a look for them
 MAX_ORDERS: Final = 10  # columns that rows are ordered by, each of up to three words in C
 
 
@@ -134,7 +135,8 @@ class RankStates:
         self.result_type = pa.list_(row)
         self.state_types = (pa.list_(pa.struct(list(self._schema))),)
         self._ranks: SlotRanks = _ranks_for(ranked, self._orders)
-        self._rows = KeptRows(self._schema)
+        self._rows = RowStore(self._schema)
+        self._lost = 0  # of those, rows that no group has any more
 
     @property
     def nbytes(self) -> int:
@@ -183,15 +185,9 @@ class RankStates:
 
     def compact(self) -> None:
         """Forget rows that fell out, once they are most; whoever asked for `changes` has then taken the rows."""
-        import numpy as np
-
-        if not self._rows.is_mostly_lost:
-            return
-        numbers = np.sort(self._ranks.numbers())
-        renamed = np.zeros(len(self._rows), np.int64)
-        renamed[numbers] = np.arange(len(numbers))
-        self._rows.keep(numbers)
-        self._ranks.renumber(renamed)
+        if self._lost > max(_MIN_LOST, len(self._rows) // 2):
+            self._rows.keep(self._ranks.numbers())
+            self._lost = 0
 
     def _add(self, slots: np.ndarray, slot_count: int, columns: list[pa.Array]) -> None:
         import numpy as np
@@ -205,9 +201,9 @@ class RankStates:
             column = rows.column(each.place)
             borrowed.append(each.write(column, words[:, start : start + each.width]))
             start += each.width
-        kept, lost = self._ranks.add(slots.astype(np.uint32, copy=False), slot_count, words, len(self._rows))
-        self._rows.lost += lost
-        self._rows.add(rows.take(kept))  # a copy: whoever gave the arrays may write into their memory again
+        kept, lost = self._ranks.add(slots.astype(np.uint32, copy=False), slot_count, words, self._rows.next_number)
+        self._lost += lost
+        self._rows.append(rows.take(kept))  # a copy: whoever gave the arrays may write into their memory again
 
 
 def _lists_of(rows: pa.RecordBatch, counts: np.ndarray, type_: Any) -> pa.Array:

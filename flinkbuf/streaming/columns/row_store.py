@@ -3,16 +3,16 @@
 They lie in chunks. Small ones are put together as they come, so that each row is copied a few times and not once a
 batch. One of which all is gone is dropped, which is how most of them end, as rows go in the order in which they came
 more or less; only where half of all that there is has gone are those copied of which half is gone. A number stays what
-it is while others go, where those of `KeptRows` begin anew: a chunk with gaps knows the numbers of its rows. Owned by
-the operator, used by the task's thread.
+it is while others go: a chunk with gaps knows the numbers of its rows. Owned by the operator, used by the task's
+thread.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     import numpy as np
@@ -20,46 +20,46 @@ if TYPE_CHECKING:
 
 CHUNK_ROWS: Final = 1 << 16
 CHUNK_BYTES: Final = 64 << 20
-_TIME = ""  # the last column of a chunk: the rows' timestamps
 
 
 @dataclass
 class _Chunk:
     """Rows of numbers that rise: `start` and those that follow it, or as `numbers` has them."""
 
-    batch: Any
+    batch: pa.RecordBatch
     start: int
     live: int
-    numbers: Any = None  # None: without gaps
-    dead: Any = None  # of each row, whether it is gone; None: no row is
+    numbers: np.ndarray | None = None  # None: without gaps
+    dead: np.ndarray | None = None  # of each row, whether it is gone; None: no row is
 
     def places_of(self, numbers: np.ndarray) -> np.ndarray:
         """Return which rows have these numbers."""
         import numpy as np
 
-        found: Any = numbers - self.start if self.numbers is None else np.searchsorted(self.numbers, numbers)
+        found: np.ndarray = numbers - self.start if self.numbers is None else np.searchsorted(self.numbers, numbers)
         return found
 
     def all_numbers(self) -> np.ndarray:
         """Return the numbers of the rows."""
         import numpy as np
 
-        found: Any = np.arange(self.start, self.start + self.batch.num_rows) if self.numbers is None else self.numbers
-        return found
+        return np.arange(self.start, self.start + self.batch.num_rows) if self.numbers is None else self.numbers
 
     def live_rows(self) -> np.ndarray:
         """Return which rows are not gone."""
         import numpy as np
 
-        rows: Any = np.arange(self.batch.num_rows) if self.dead is None else np.flatnonzero(~self.dead)
-        return rows
+        return np.arange(self.batch.num_rows) if self.dead is None else np.flatnonzero(~self.dead)
 
     def shrink(self) -> None:
         """Let go of rows that are gone: all, or those in front and behind if hardly any lie between the others."""
+        import numpy as np
+
         rows = self.live_rows()
         first, end = int(rows[0]), int(rows[-1]) + 1
         if self.numbers is None and end - first <= len(rows) + len(rows) // 4:
-            self.batch, self.dead = self.batch.take(_range(first, end)), self.dead[first:end]
+            self.batch = self.batch.take(np.arange(first, end))
+            self.dead = None if self.dead is None else self.dead[first:end]
             self.start += first
         else:
             self.numbers = self.all_numbers()[rows]
@@ -69,7 +69,6 @@ class _Chunk:
     def take_in(self, other: _Chunk) -> None:
         """Take the rows of the chunk behind this one."""
         import numpy as np
-        import pyarrow as pa
 
         count = self.batch.num_rows
         if self.numbers is not None or other.numbers is not None or self.start + count != other.start:
@@ -80,37 +79,40 @@ class _Chunk:
                 if each.dead is not None:
                     dead[start : start + len(each.dead)] = each.dead
             self.dead = dead
-        self.batch = pa.concat_batches([self.batch, other.batch])
+        self.batch = one_batch([self.batch, other.batch])
         self.live += other.live
 
 
 class RowStore:
-    """Rows of one schema, each with a timestamp.
+    """Rows of one schema.
 
     Parameters
     ----------
     schema : pyarrow.Schema
 
+    Attributes
+    ----------
+    next_number : int
+        Of the row that comes next; the first has 0.
+
     Examples
     --------
     >>> import numpy as np, pyarrow as pa
     >>> rows = RowStore(pa.schema([("a", pa.int64())]))
-    >>> rows.append(pa.record_batch({"a": [5, 6, 7]}), np.array([30, 10, 20]))
-    0
+    >>> rows.append(pa.record_batch({"a": [5, 6, 7]})), rows.append(pa.record_batch({"a": [8]}))
+    (0, 3)
     >>> rows.release(np.array([1]))
-    >>> batch, times = rows.take(np.array([2, 0]))
-    >>> batch.to_pydict(), times.tolist()
-    ({'a': [7, 5]}, [20, 30])
+    >>> rows.take(np.array([3, 0]))["a"].to_pylist()
+    [8, 5]
     """
 
     def __init__(self, schema: pa.Schema) -> None:
-        import pyarrow as pa
+        import numpy as np
 
+        self.next_number = 0
         self._schema = schema
-        self._stored_schema = pa.schema([*schema, pa.field(_TIME, pa.int64())])
         self._chunks: list[_Chunk] = []
-        self._starts: Any = None  # of the chunks
-        self._next = 0
+        self._starts = np.empty(0, np.int64)  # of the chunks
         self._live = 0
         self._stored = 0  # rows that are there, and those that are gone and lie there still
 
@@ -122,36 +124,31 @@ class RowStore:
         """Return the bytes of memory that the columns have."""
         return sum(chunk.batch.nbytes for chunk in self._chunks)
 
-    def append(self, batch: pa.RecordBatch, timestamps: np.ndarray) -> int:
+    def append(self, batch: pa.RecordBatch) -> int:
         """Keep rows of the schema; return the number of the first, behind which the others have theirs."""
-        import pyarrow as pa
-
-        first = self._next
+        first = self.next_number
         if batch.num_rows:
-            stored = pa.record_batch([*batch.columns, pa.array(timestamps, pa.int64())], schema=self._stored_schema)
-            self._chunks.append(_Chunk(stored, first, batch.num_rows))
-            self._next += batch.num_rows
+            self._chunks.append(_Chunk(batch, first, batch.num_rows))
+            self.next_number += batch.num_rows
             self._live += batch.num_rows
             while len(self._chunks) > 1 and self._go_together(len(self._chunks) - 2):
                 self._chunks[-2].take_in(self._chunks.pop())
             self._note_chunks()
         return first
 
-    def take(self, numbers: np.ndarray) -> tuple[pa.RecordBatch, np.ndarray]:
-        """Return rows in the order of these numbers, with their timestamps."""
+    def take(self, numbers: np.ndarray) -> pa.RecordBatch:
+        """Return rows in the order of these numbers."""
         import numpy as np
-        import pyarrow as pa
 
         if not len(numbers):
-            return pa.RecordBatch.from_pylist([], self._schema), np.empty(0, np.int64)
+            return self._empty()
         order, parts = self._by_chunk(numbers)
-        taken = [chunk.batch.take(chunk.places_of(part)) for chunk, part in parts]
-        batch = taken[0] if len(taken) == 1 else pa.concat_batches(taken)
+        batch = one_batch([chunk.batch.take(chunk.places_of(part)) for chunk, part in parts])
         if order is not None:
             place = np.empty(len(order), np.int64)
             place[order] = np.arange(len(order))
             batch = batch.take(place)
-        return self._split(batch)
+        return batch
 
     def release(self, numbers: np.ndarray) -> None:
         """Let rows go; each is named once, and is asked for no more."""
@@ -175,20 +172,41 @@ class RowStore:
         if self._stored > 2 * self._live:
             self._shrink()
 
-    def live(self) -> Iterator[tuple[np.ndarray, pa.RecordBatch, np.ndarray]]:
-        """Yield all rows, in the order of their numbers: these, the columns, and the timestamps."""
+    def keep(self, numbers: np.ndarray) -> None:
+        """Let all rows go but these."""
+        import numpy as np
+
+        there = [chunk.all_numbers()[chunk.live_rows()] for chunk in self._chunks]
+        self.release(np.setdiff1d(np.concatenate([np.empty(0, np.int64), *there]), numbers, assume_unique=True))
+
+    def live(self) -> Iterator[tuple[np.ndarray, pa.RecordBatch]]:
+        """Yield all rows, in the order of their numbers: these, and the columns."""
         for chunk in self._chunks:
             numbers, batch = chunk.all_numbers(), chunk.batch
             if chunk.dead is not None:
                 rows = chunk.live_rows()
                 numbers, batch = numbers[rows], batch.take(rows)
-            yield (numbers, *self._split(batch))
+            yield numbers, batch
 
-    def _split(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, np.ndarray]:
+    def all(self) -> pa.RecordBatch:
+        """Return all rows as one batch, in the order of their numbers; they lie in one chunk then."""
+        import numpy as np
+
+        if not self._live:
+            return self._empty()
+        if len(self._chunks) > 1 or self._chunks[0].dead is not None:
+            parts = list(self.live())
+            numbers = np.concatenate([numbers for numbers, _ in parts])
+            first, has_gaps = int(numbers[0]), int(numbers[-1]) - int(numbers[0]) >= len(numbers)
+            whole = one_batch([batch for _, batch in parts])
+            self._chunks = [_Chunk(whole, first, self._live, numbers if has_gaps else None)]
+            self._note_chunks()
+        return self._chunks[0].batch
+
+    def _empty(self) -> pa.RecordBatch:
         import pyarrow as pa
 
-        times: Any = batch.column(batch.num_columns - 1).to_numpy()
-        return pa.record_batch(batch.columns[:-1], schema=self._schema), times
+        return pa.RecordBatch.from_pylist([], self._schema)
 
     def _by_chunk(self, numbers: np.ndarray) -> tuple[np.ndarray | None, list[tuple[_Chunk, np.ndarray]]]:
         """Return the chunks that have these numbers, each with its own, and the order in which they stand there."""
@@ -234,7 +252,8 @@ class RowStore:
         return one.batch.nbytes + other.batch.nbytes <= CHUNK_BYTES
 
 
-def _range(start: int, end: int) -> np.ndarray:
-    import numpy as np
+def one_batch(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    """Return the rows of one batch or more as one."""
+    import pyarrow as pa
 
-    return np.arange(start, end)
+    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)

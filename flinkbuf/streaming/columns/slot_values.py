@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from flinkbuf.streaming.columns.kept_rows import KeptRows
+from flinkbuf.streaming.columns.row_store import RowStore
 
 if TYPE_CHECKING:
     import numpy as np
@@ -121,7 +121,7 @@ class ArrowValues:
         import numpy as np
         import pyarrow as pa
 
-        self._rows = KeptRows(pa.schema([("value", type_)]))
+        self._rows = RowStore(pa.schema([("value", type_)]))
         self._numbers = np.zeros(0, np.int64)  # of the row of each slot, from 1 on; 0: none
 
     def reserve(self, count: int) -> None:
@@ -133,12 +133,12 @@ class ArrowValues:
         import numpy as np
         import pyarrow as pa
 
-        self._rows.lost += int(np.count_nonzero(self._numbers[slots]))
+        self.clear(slots)
         column = column.take(np.arange(len(column)))  # a copy: what a user gives may change, or be a part of much
-        first = self._rows.add(pa.record_batch([column], ["value"]))
-        self._numbers[slots] = np.arange(first + 1, len(self._rows) + 1)
-        if self._rows.is_mostly_lost:
-            self._forget_rows()
+        first = self._rows.append(pa.record_batch([column], ["value"]))
+        numbers = np.arange(first + 1, self._rows.next_number + 1)
+        self._numbers[slots] = numbers
+        self._rows.release(numbers[self._numbers[slots] != numbers] - 1)
 
     def take(self, slots: np.ndarray) -> pa.Array:
         """Return the value of each slot; null where there is none."""
@@ -156,22 +156,14 @@ class ArrowValues:
         """Have no values under some slots."""
         import numpy as np
 
-        self._rows.lost += int(np.count_nonzero(self._numbers[slots]))
+        numbers = np.unique(self._numbers[slots])
+        self._rows.release(numbers[numbers > 0] - 1)
         self._numbers[slots] = 0
 
     def keep(self, slots: np.ndarray) -> None:
         """Keep the values of these slots, as those of slots 0, 1 and so on."""
         self._numbers = self._numbers[slots]
-        self._forget_rows()
-
-    def _forget_rows(self) -> None:
-        """Keep only rows that a slot has."""
-        import numpy as np
-
-        slots = np.flatnonzero(self._numbers)
-        slots = slots[np.argsort(self._numbers[slots])]
-        self._rows.keep(self._numbers[slots] - 1)
-        self._numbers[slots] = np.arange(1, len(slots) + 1)
+        self._rows.keep(self._numbers[self._numbers > 0] - 1)
 
 
 def grown(array: np.ndarray, count: int) -> np.ndarray:

@@ -115,14 +115,6 @@ static void ranks_are_those_of_all_rows(uint32_t limit, bool is_newest_first, bo
       fb_slot_ranks_numbers(&ranks, &choice, numbers);
       for (int64_t i = 0; i < count; i++) CHECK(places_in_model[numbers[i]] == before[slot][i]);
     }
-    if (batch ==
-        BATCHES / 2) { /* as when the rows that nobody wants are taken out: all are called after their arrival */
-      int64_t named[ALL];
-      memcpy(named, places_in_model, sizeof named);
-      fb_slot_ranks_renumber(&ranks, named);
-      for (int64_t i = 0; i < model.count; i++) places_in_model[i] = i;
-      kept_count = model.count;
-    }
   }
   CHECK(fb_slot_ranks_bytes(&ranks) > 0);
   fb_slot_ranks_clear(&ranks);

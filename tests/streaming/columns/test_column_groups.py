@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flinkbuf.datastream.columns import count, last, sum_
-from flinkbuf.streaming.columns import kept_rows
+from flinkbuf.streaming.columns import row_store
 from flinkbuf.streaming.columns.column_groups import ColumnGroups, GroupPlan, columns_read
 
 AGGREGATES = (("rows", count()), ("total", sum_("n")), ("last", last("n")))
@@ -57,9 +57,9 @@ def test_a_state_is_merged_as_if_its_rows_had_come(one, other):
 
 
 def test_keys_are_copied_a_few_times_however_many_batches_bring_them(monkeypatch):
-    copied, put_together = [], kept_rows._one_batch
+    copied, put_together = [], row_store.one_batch
     monkeypatch.setattr(
-        kept_rows, "_one_batch", lambda batches: copied.append(sum(map(len, batches))) or put_together(batches)
+        row_store, "one_batch", lambda batches: copied.append(sum(map(len, batches))) or put_together(batches)
     )
     groups = groups_of([[("first", 0)]])
     for start in range(0, 64_000, 64):

@@ -231,7 +231,7 @@ def run_against(model, program, steps, max_rows, has_pages):
         how = model.how
         assert without_times_of_semi(found, how) == without_times_of_semi(model.output, how)
         for side in harness.operator._sides:
-            assert len(side.rows) == len(side.store) == 0
+            assert len(side.rows) == len(side._store) == 0
 
 
 # ---- record by record
@@ -326,7 +326,7 @@ def test_rows_meet_as_long_as_they_live(how):
         assert len(harness.operator._sides[1].rows) == 2
         harness.set_processing_time(20_000)
         harness.run_mails()
-        assert [len(side.store) for side in harness.operator._sides] == [0, 0]
+        assert [len(side._store) for side in harness.operator._sides] == [0, 0]
         (found,) = results_of(harness.output)
     rows = Counter((*(row[i] for i in ((0, 3) if len(row) == 6 else (0,))), time) for row, time in found.elements())
     pairs = Counter([(1, 1, 8), (1, 1, 5), (1, 1, 8), (1, 1, 3)])
@@ -546,6 +546,6 @@ def test_memory_is_that_of_the_rows_that_are_there():
             harness.take_output()
         operator = harness.operator
         assert len(operator._keys) < 50_000
-        assert len(operator._sides[0].store) < 15_000
-        assert operator._sides[0].store.nbytes < 2_000_000
+        assert len(operator._sides[0]._store) < 15_000
+        assert operator._sides[0]._store.nbytes < 2_000_000
         assert operator._sides[0].rows.nbytes < 8_000_000

@@ -20,7 +20,11 @@ def batch_of(numbers):
 
 
 @settings(max_examples=100, deadline=None)
-@given(st.lists(st.integers(0, 20) | st.floats(0, 1), max_size=30), st.randoms(), st.sampled_from([8, 64, 1 << 17]))
+@given(
+    st.lists(st.integers(0, 20) | st.floats(0, 1) | st.sampled_from(["keep", "all"]), max_size=30),
+    st.randoms(),
+    st.sampled_from([8, 64, 1 << 17]),
+)
 def test_rows_are_those_that_came(steps, random, chunk_rows):
     """A whole number adds so many rows; a part of one lets such a part of the rows go."""
     with pytest.MonkeyPatch.context() as patch:
@@ -29,34 +33,37 @@ def test_rows_are_those_that_came(steps, random, chunk_rows):
         for step in steps:
             if isinstance(step, int):
                 numbers = list(range(count, count + step))
-                assert store.append(batch_of(numbers), np.array(numbers, np.int64) * 10) == count
+                assert store.append(batch_of(numbers)) == count
                 live += numbers
                 count += step
+            elif step == "keep":
+                live = sorted(random.sample(live, random.randint(0, len(live))))
+                store.keep(np.array(random.sample(live, len(live)), np.int64))
+            elif step == "all":
+                assert store.all().equals(batch_of(live))
             else:
                 gone = random.sample(live, int(step * len(live)))
                 store.release(np.array(gone, np.int64))
                 live = [number for number in live if number not in set(gone)]
             assert len(store) == len(live)
             wanted = random.choices(live, k=min(20, len(live))) if live else []
-            batch, times = store.take(np.array(wanted, np.int64))
-            assert batch.equals(batch_of(wanted))
-            assert times.tolist() == [10 * number for number in wanted]
+            assert store.take(np.array(wanted, np.int64)).equals(batch_of(wanted))
+            assert store.next_number == count
         found = list(store.live())
-        assert [number for numbers, _, _ in found for number in numbers] == live
-        assert [n for _, batch, _ in found for n in batch["n"].to_pylist()] == live
-        assert [time for _, _, times in found for time in times] == [10 * number for number in live]
+        assert [number for numbers, _ in found for number in numbers] == live
+        assert [n for _, batch in found for n in batch["n"].to_pylist()] == live
 
 
 def test_memory_is_that_of_the_rows_that_are_there():
     """Also where single rows stay out of each batch, and where each batch has one row."""
     store = RowStore(SCHEMA)
     for start in range(0, 100_000, 1000):
-        store.append(batch_of(list(range(start, start + 1000))), np.zeros(1000, np.int64))
+        store.append(batch_of(list(range(start, start + 1000))))
         store.release(np.arange(start + 1, start + 1000))
     assert len(store) == 100
     assert store.nbytes < 20_000
     assert len(store._chunks) < 20
     store = RowStore(SCHEMA)
     for number in range(3000):
-        store.append(batch_of([number]), np.zeros(1, np.int64))
+        store.append(batch_of([number]))
     assert len(store._chunks) < 20

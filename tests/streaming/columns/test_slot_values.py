@@ -7,10 +7,9 @@ from decimal import Decimal
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flinkbuf.streaming.columns import kept_rows
 from flinkbuf.streaming.columns.slot_values import slot_values
 
 TYPES = {
@@ -46,12 +45,11 @@ def steps_of(values):
 
 
 @pytest.mark.parametrize("type_", TYPES, ids=str)
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, deadline=None)
 @given(data=st.data(), offset=st.integers(0, 3))
-def test_values_are_what_was_put_last(monkeypatch, type_, data, offset):
+def test_values_are_what_was_put_last(type_, data, offset):
     store, model = slot_values(type_), [None] * SLOTS
     store.reserve(SLOTS)
-    monkeypatch.setattr(kept_rows, "_MIN_LOST", 2)  # so that little is much
     for what, given_ in data.draw(steps_of(TYPES[type_])):
         if what == "put":
             values = [value for _, value in given_]
@@ -77,13 +75,12 @@ def test_values_are_what_was_put_last(monkeypatch, type_, data, offset):
         assert repr(whole.to_pylist()) == repr(model)
 
 
-def test_texts_that_are_put_again_and_again_keep_no_memory(monkeypatch):
-    monkeypatch.setattr(kept_rows, "_MIN_LOST", 16)
+def test_texts_that_are_put_again_and_again_keep_no_memory():
     store = slot_values(pa.string())
     store.reserve(10)
     for number in range(500):
         store.put(np.arange(10), pa.array([f"{number:1000}"] * 10))
-        assert len(store._rows) < 40
+        assert store._rows.nbytes < 40_000
     assert store.take(np.array([3])).to_pylist() == [f"{499:1000}"]
 
 
