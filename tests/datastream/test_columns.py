@@ -159,7 +159,7 @@ def windowed(stream):
         (lambda s: s.map_batches(lambda batch: batch.slice(0, 0)), "gives a row for each, in their order"),
         (lambda s: s.key_by("k").aggregate(x=sum_("absent")), "the batch has no column 'absent'"),
         (lambda s: s.key_by("absent").aggregate(x=count()), "no column 'absent', which is of the key"),
-        (lambda s: windowed(s).aggregate(x=count()), "a row without a timestamp cannot be put into windows"),
+        (lambda s: windowed(s).aggregate(x=count()), "a row has no timestamp, by which windows"),
     ],
 )
 def test_what_rows_show_to_be_wrong_is_told_with_its_operator(build, said):

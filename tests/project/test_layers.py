@@ -657,6 +657,7 @@ PACKAGE = [
             "column_groups",
             "sliced_windows",
             "column_operator",
+            "grouping_operator",
             "column_windows",
             "key_windows",
             "column_sessions",

@@ -1,7 +1,7 @@
 """Aggregates of the user over columns: functions that see the rows of many groups at once, and their partial states.
 
-The functions keep nothing: states are columns, one row a group, which lie in a `RowStore`; a state that changes is a new
-row. So they take part wherever those of the core do: in slices of windows, running results and snapshots.
+The functions keep nothing: states are columns, one row a group, which lie in a `RowStore`; a state that changes is a
+new row. So they take part wherever those of the core do: in slices of windows, running results and snapshots.
 """
 
 from __future__ import annotations

@@ -6,15 +6,14 @@ is never given (no "-U"): the key says which one a new result replaces.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from flinkbuf._core.operators.stream_operator import MAX_WATERMARK, NO_TIMESTAMP
 from flinkbuf.records.column_batch import ColumnBatch
-from flinkbuf.records.column_exchange import key_columns
 from flinkbuf.streaming.columns.aggregates import Aggregate
 from flinkbuf.streaming.columns.column_functions import check_differ
-from flinkbuf.streaming.columns.column_groups import ColumnGroups, GroupPlan, columns_read
-from flinkbuf.streaming.columns.column_operator import ColumnOperator
+from flinkbuf.streaming.columns.column_groups import ColumnGroups, GroupPlan
+from flinkbuf.streaming.columns.grouping_operator import GroupingOperator
 from flinkbuf.types.row import RowKind
 
 if TYPE_CHECKING:
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 STATE_NAME: Final = "running-groups"
 
 
-class ColumnAggregateOperator(ColumnOperator):
+class ColumnAggregateOperator(GroupingOperator):
     """Aggregates of all rows of each key that have come so far.
 
     In batch execution each key has one result, at the end, with the latest timestamp of all rows.
@@ -42,54 +41,39 @@ class ColumnAggregateOperator(ColumnOperator):
     def __init__(
         self, key: tuple[str, ...], aggregates: tuple[tuple[str, Aggregate], ...], row_kind: str | None = None
     ) -> None:
-        super().__init__()
-        self._key = key
-        self._aggregates = aggregates
+        super().__init__(key, aggregates)
         self._row_kind = row_kind
-        self._groups: ColumnGroups | None = None
-        self._plan: GroupPlan | None = None
+        self._groups: ColumnGroups
         self._latest = NO_TIMESTAMP
-
-    def initialize_state(self, snapshot: Any) -> None:
-        """Take restored groups, and have snapshots hold those to come."""
-        super().initialize_state(snapshot)
-        self.context.keyed_state.keep_columns(self, len(self._key))
 
     def process_batch(self, element: ColumnBatch) -> None:
         """Take rows, and give what they have changed."""
-        keys = key_columns(element.batch, self._key)
-        read = self._read(element)
-        if self._groups is None:
-            self._begin(GroupPlan.of(keys, self._aggregates, read))
-        assert self._plan is not None and self._groups is not None
+        keys, read = self.take(element)
         before = len(self._groups)
-        slots = self._groups.add(self._plan.keys_as(keys), self._plan.read_as(read))
+        slots = self._groups.add(keys, read)
         if self.context.settings.is_batch:
             self._latest = max(self._latest, element.latest)
         else:
-            self._give_changed(self._groups, slots, before, element.latest)
+            self._give_changed(slots, before, element.latest)
 
     def process_watermark(self, timestamp: int) -> None:
         """Give all groups at the end of a batch job, before event time ends."""
-        if timestamp == MAX_WATERMARK and self.context.settings.is_batch and self._groups is not None:
-            self._give_all(self._groups, self._latest)
+        if timestamp == MAX_WATERMARK and self.context.settings.is_batch and self.has_plan:
+            self._give_all(self._latest)
         self.emit_watermark(timestamp)
 
-    def _read(self, element: ColumnBatch) -> list[list[pa.Array]]:
-        return columns_read(element.batch, self._aggregates)
-
-    def _give_changed(self, groups: ColumnGroups, slots: np.ndarray, before: int, latest: int) -> None:
+    def _give_changed(self, slots: np.ndarray, before: int, latest: int) -> None:
         """Give the groups that rows belong to; those from slot `before` on are new."""
         import numpy as np
 
         changed = np.unique(slots).astype(np.int64)
         kinds = np.where(changed < before, RowKind.UPDATE_AFTER, RowKind.INSERT)
-        self._give_groups(*groups.results(changed), kinds, latest)
+        self._give_groups(*self._groups.results(changed), kinds, latest)
 
-    def _give_all(self, groups: ColumnGroups, latest: int) -> None:
+    def _give_all(self, latest: int) -> None:
         import numpy as np
 
-        self._give_groups(*groups.results(), np.full(len(groups), RowKind.INSERT), latest)
+        self._give_groups(*self._groups.results(), np.full(len(self._groups), RowKind.INSERT), latest)
 
     def _give_groups(self, keys: pa.RecordBatch, results: list[pa.Array], kinds: np.ndarray, latest: int) -> None:
         import numpy as np
@@ -109,16 +93,16 @@ class ColumnAggregateOperator(ColumnOperator):
         texts = pa.array([kind.short_name for kind in RowKind])
         return batch.append_column(self._row_kind, texts.take(pa.array(kinds)))
 
-    def _begin(self, plan: GroupPlan) -> None:
-        self._plan, self._groups = plan, ColumnGroups(plan)
+    def begin(self, plan: GroupPlan) -> None:
+        """Begin without groups."""
+        super().begin(plan)
+        self._groups = ColumnGroups(plan)
 
     def frozen_rows(self) -> list[pa.RecordBatch]:
         """Return all groups."""
-        return [] if self._groups is None or not len(self._groups) else [self._groups.state()]
+        return [self._groups.state()] if self.has_plan and len(self._groups) else []
 
     def restore_rows(self, batch: pa.RecordBatch) -> None:
         """Take groups of a snapshot."""
-        if self._groups is None:
-            self._begin(GroupPlan.of_state(batch, self._key, self._aggregates))
-        assert self._groups is not None
+        self.begin_from(batch)
         self._groups.merge_state(batch)

@@ -5,12 +5,14 @@ Flink: GlobalWindows with a purging CountTrigger; here as DataStream.count_windo
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from flinkbuf._core.columns.count_slots import CountSlots
 from flinkbuf._core.operators.stream_operator import MAX_WATERMARK
 from flinkbuf.records.column_batch import ColumnBatch
+from flinkbuf.streaming.columns.column_windows import WindowResults
 from flinkbuf.streaming.columns.key_windows import KeyWindowOperator
+from flinkbuf.streaming.windows.count_windows import CountTumblingWindowAssigner
 
 if TYPE_CHECKING:
     import numpy as np
@@ -23,17 +25,29 @@ class ColumnCountOperator(KeyWindowOperator):
     """Aggregates of each key and window of so many rows; what is left over at the end is not given.
 
     Results have the latest timestamp that there is, as those of records: no time ends such a window.
+
+    Parameters
+    ----------
+    key : tuple of str
+    windows : CountTumblingWindowAssigner
+    results : WindowResults
     """
 
-    def open_table(self) -> CountSlots:
-        """Return a table without windows."""
-        return CountSlots(self._windows.window_size)
+    table: CountSlots
+
+    def __init__(self, key: tuple[str, ...], windows: CountTumblingWindowAssigner, results: WindowResults) -> None:
+        super().__init__(key, windows, results)
+        self._size = windows.window_size
+
+    def open_table(self) -> None:
+        """Begin with a table without windows."""
+        self.table = CountSlots(self._size)
 
     def process_batch(self, element: ColumnBatch) -> None:
         """Add rows to their windows, and give those that are full."""
         import numpy as np
 
-        keys, read = self.take(element.batch)
+        keys, read = self.take_slots(element)
         slots, full_keys, full = self.table.add(keys, self.key_count)
         self.aggregates.accumulate(slots, len(self.table), read)
         self.emit(ColumnBatch(self.results_of(full_keys, full), np.full(len(full), MAX_WATERMARK)))
@@ -46,5 +60,4 @@ class ColumnCountOperator(KeyWindowOperator):
 
     def restore_slots(self, keys: np.ndarray, batch: pa.RecordBatch) -> np.ndarray:
         """Open windows again."""
-        slots: Any = self.table.restore(keys, self.key_count, batch.column(_ROWS).to_numpy().copy())
-        return slots
+        return self.table.restore(keys, self.key_count, batch.column(_ROWS).to_numpy().copy())

@@ -20,6 +20,7 @@ from flinkbuf._core.operators.stream_operator import MAX_WATERMARK, NO_TIMESTAMP
 from flinkbuf.metrics import Counter
 from flinkbuf.records.column_batch import ColumnBatch, PageReader, without_dictionaries
 from flinkbuf.streaming.columns.column_functions import column_as
+from flinkbuf.streaming.columns.grouping_operator import event_times
 from flinkbuf.streaming.columns.row_store import RowStore
 from flinkbuf.streaming.columns.sliced_windows import SlicedWindows
 from flinkbuf.streaming.time.combined_watermark import CombinedWatermark
@@ -249,15 +250,6 @@ class ColumnJoinOperator(MultipleInputOperator):
             rows = batch.slice(start, len(times))
             self.output.collect(ColumnBatch(rows, None if latest == NO_TIMESTAMP else times), latest)
 
-    def _event_times_of(self, side: int, element: ColumnBatch) -> np.ndarray:
-        if element.timestamps is None or (element.timestamps == NO_TIMESTAMP).any():
-            raise ValueError(
-                f"a row of the {_SIDES[side]} side has no timestamp, and cannot be joined by event time: say "
-                "assign_timestamps_and_watermarks(column, ...) before key_by()"
-            )
-        times: Any = element.timestamps
-        return times
-
     # ---- keys
 
     def _slots_of(self, side: int, rows: pa.RecordBatch) -> np.ndarray:
@@ -456,7 +448,7 @@ class ColumnIntervalJoinOperator(PairingOperator):
         """Join rows by their timestamps."""
         import numpy as np
 
-        times = self._event_times_of(side, element)
+        times = event_times(element, _SIDES[side])
         if self._plan.kind == "inner" and int(times.min()) < self._watermark:
             element = element.take(np.flatnonzero(times >= self._watermark))
             self._late_counter.increment(len(times) - len(element))
@@ -564,7 +556,7 @@ class ColumnWindowJoinOperator(ColumnJoinOperator):
         """Keep rows until their windows end."""
         import numpy as np
 
-        windows, times = self._windows, self._event_times_of(side, element)
+        windows, times = self._windows, event_times(element, _SIDES[side])
         windows.starts_of(times)  # refuses what is at the ends of time
         ends = times - (times - windows.offset_ms) % windows.slide_ms + windows.size_ms  # of the last window of each
         is_in_window = ends > times

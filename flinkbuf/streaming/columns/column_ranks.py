@@ -6,14 +6,12 @@ that what changes within a batch is given once, by what it is in the end.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from flinkbuf._core.operators.stream_operator import NO_TIMESTAMP
 from flinkbuf.records.column_batch import ColumnBatch
-from flinkbuf.records.column_exchange import key_columns
 from flinkbuf.streaming.columns.column_aggregates import ColumnAggregateOperator
 from flinkbuf.streaming.columns.column_functions import check_differ
-from flinkbuf.streaming.columns.column_groups import ColumnGroups, GroupPlan, columns_read
 from flinkbuf.streaming.columns.ranked_rows import RankedRows, RankStates
 from flinkbuf.types.row import RowKind
 
@@ -42,18 +40,15 @@ class ColumnFirstOperator(ColumnAggregateOperator):
         """Give the rows whose key was never seen."""
         import numpy as np
 
-        keys = key_columns(element.batch, self._key)
-        if self._groups is None:
-            self._begin(GroupPlan.of(keys, (), ()))
-        assert self._plan is not None and self._groups is not None
+        keys, _ = self.take(element)
         before = len(self._groups)
-        slots = self._groups.slots_of(self._plan.keys_as(keys))
+        slots = self._groups.slots_of(keys)
         rows = np.flatnonzero(slots >= before)
         _, firsts = np.unique(slots[rows], return_index=True)
         given = element.take(rows[firsts])
         self.emit(given.with_batch(self._with_kinds(given.batch, np.full(len(given), RowKind.INSERT))))
 
-    def _give_all(self, groups: ColumnGroups, latest: int) -> None:
+    def _give_all(self, latest: int) -> None:
         """Do nothing: all were given when they came."""
 
 
@@ -77,20 +72,20 @@ class ColumnRankOperator(ColumnAggregateOperator):
         self._rank = ranked.rank
         self._is_by_rank = ranked.rank is not None or ranked.limit == 1
 
-    def _read(self, element: ColumnBatch) -> list[list[pa.Array]]:
+    def read(self, element: ColumnBatch) -> list[list[pa.Array]]:
         """Return the rows with their timestamps, and what they are ordered by."""
         import numpy as np
         import pyarrow as pa
 
-        ((rows, *computed),) = columns_read(element.batch, self._aggregates)
+        ((rows, *computed),) = super().read(element)
         times = element.timestamps
         if times is None:
             times = np.full(len(element), NO_TIMESTAMP)
         fields = [*rows.type, pa.field(_TIME, pa.int64())]
         return [[pa.StructArray.from_arrays([*rows.flatten(), pa.array(times)], fields=fields), *computed]]
 
-    def _give_changed(self, groups: ColumnGroups, slots: np.ndarray, before: int, latest: int) -> None:
-        (states,) = groups.aggregates.accumulators
+    def _give_changed(self, slots: np.ndarray, before: int, latest: int) -> None:
+        (states,) = self._groups.aggregates.accumulators
         ranks, numbers, kinds = states.changes(self._is_by_rank)
         if not self._is_by_rank and self._row_kind is None:
             stayed = kinds != RowKind.DELETE
@@ -98,10 +93,10 @@ class ColumnRankOperator(ColumnAggregateOperator):
         self._give_rows(states, numbers, ranks, kinds)
         states.compact()
 
-    def _give_all(self, groups: ColumnGroups, latest: int) -> None:
+    def _give_all(self, latest: int) -> None:
         import numpy as np
 
-        (states,) = groups.aggregates.accumulators
+        (states,) = self._groups.aggregates.accumulators
         counts, numbers = states.numbers()
         ranks = np.arange(len(numbers)) - np.repeat(np.cumsum(counts) - counts, counts) + 1
         self._give_rows(states, numbers, ranks, np.full(len(numbers), RowKind.INSERT))
@@ -110,7 +105,7 @@ class ColumnRankOperator(ColumnAggregateOperator):
         import pyarrow as pa
 
         rows = states.rows(numbers)
-        times: Any = rows.column(rows.num_columns - 1).to_numpy()
+        times = rows.column(rows.num_columns - 1).to_numpy()
         batch = pa.record_batch(rows.columns[:-1], rows.schema.names[:-1])
         if self._rank is not None:
             check_differ([*batch.schema.names, self._rank], "rank=")

@@ -7,13 +7,15 @@ Flink: WindowOperator with EventTimeSessionWindows and MergingWindowSet.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from flinkbuf._core.columns.session_slots import NO_SLOT, SessionSlots
 from flinkbuf._core.operators.stream_operator import NO_TIMESTAMP
 from flinkbuf.records.column_batch import ColumnBatch
-from flinkbuf.streaming.columns.column_windows import LateRows, WindowResults, event_times
+from flinkbuf.streaming.columns.column_windows import LateRows, WindowResults
+from flinkbuf.streaming.columns.grouping_operator import event_times
 from flinkbuf.streaming.columns.key_windows import KeyWindowOperator
+from flinkbuf.streaming.windows.session_windows import EventTimeSessionWindows
 
 if TYPE_CHECKING:
     import numpy as np
@@ -37,10 +39,12 @@ class ColumnSessionOperator(KeyWindowOperator):
         Of the side output for rows that came too late; None: they are dropped.
     """
 
+    table: SessionSlots
+
     def __init__(
         self,
         key: tuple[str, ...],
-        windows: Any,
+        windows: EventTimeSessionWindows,
         results: WindowResults,
         lateness_ms: int = 0,
         late_tag: str | None = None,
@@ -55,11 +59,10 @@ class ColumnSessionOperator(KeyWindowOperator):
         """Count rows that come too late."""
         self._late.open(self)
 
-    def open_table(self) -> SessionSlots:
-        """Return a table without sessions, at the same event time."""
-        sessions = SessionSlots(self._gap_ms, self._lateness_ms)
-        sessions.advance(self._watermark)
-        return sessions
+    def open_table(self) -> None:
+        """Begin with a table without sessions, at the same event time."""
+        self.table = SessionSlots(self._gap_ms, self._lateness_ms)
+        self.table.advance(self._watermark)
 
     # ---- rows
 
@@ -68,7 +71,7 @@ class ColumnSessionOperator(KeyWindowOperator):
         import numpy as np
 
         times = event_times(element)
-        keys, read = self.take(element.batch)
+        keys, read = self.take_slots(element)
         slots = self.table.add(keys, self.key_count, times)
         if self.table.late_count:
             is_late = slots == NO_SLOT
@@ -90,7 +93,7 @@ class ColumnSessionOperator(KeyWindowOperator):
     def process_watermark(self, timestamp: int) -> None:
         """Give the sessions that end, in order, then the watermark."""
         self._watermark = timestamp
-        if self.table is not None:
+        if self.has_plan:
             self._give(self.table.advance(timestamp))
             self.forget_what_is_over()
         self.emit_watermark(timestamp)

@@ -16,15 +16,16 @@ import heapq
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from flinkbuf._core.operators.stream_operator import MAX_WATERMARK, NO_TIMESTAMP
 from flinkbuf.metrics import Counter
 from flinkbuf.records.column_batch import ColumnBatch
-from flinkbuf.records.column_exchange import key_columns, rows_by_number
+from flinkbuf.records.column_exchange import rows_by_number
 from flinkbuf.streaming.columns.aggregates import WINDOW_START, Aggregate
-from flinkbuf.streaming.columns.column_groups import ColumnGroups, GroupPlan, columns_read
+from flinkbuf.streaming.columns.column_groups import ColumnGroups, GroupPlan
 from flinkbuf.streaming.columns.column_operator import ColumnOperator
+from flinkbuf.streaming.columns.grouping_operator import GroupingOperator, event_times
 from flinkbuf.streaming.columns.ranked_rows import RankedRows, spread_rows
 from flinkbuf.streaming.columns.sliced_windows import SlicedWindows
 from flinkbuf.streaming.windows.window_operation import LATE_RECORDS
@@ -107,8 +108,7 @@ class Cohort:
             self._tiers_end = max(self._tiers_end, start + width * self._windows.slice_ms)
             half = width // 2
             halves = self._tier(half, start), self._tier(half, start + half * self._windows.slice_ms)
-            there = [each for each in halves if each is not None]
-            self._tiers[width, start] = merged(there) if len(there) == 2 else there[0] if there else None
+            self._tiers[width, start] = merged([each for each in halves if each is not None])
         return self._tiers[width, start]
 
     def _forget_tiers(self, start: int) -> None:
@@ -134,8 +134,10 @@ class Cohort:
             self._tiers = {key: groups for key, groups in self._tiers.items() if first is not None and key[1] >= first}
 
 
-def merged(parts: Sequence[ColumnGroups]) -> ColumnGroups:
-    """Return the groups of all parts together; the parts stay as they are."""
+def merged(parts: Sequence[ColumnGroups]) -> ColumnGroups | None:
+    """Return the groups of all parts together, which stay as they are; None: there are none."""
+    if len(parts) <= 1:
+        return parts[0] if parts else None
     whole = parts[0].empty()
     for part in parts:
         whole.merge(part)
@@ -153,16 +155,18 @@ class WindowResults:
         """Return those that rows are read for."""
         return tuple((name, each) for name, each in self.aggregates if not each.is_of_window)
 
-    def batch_of(self, keys: pa.RecordBatch, results: Sequence[pa.Array], start: Any, end: Any) -> pa.RecordBatch:
-        """Return what a window gives as a batch, or several windows, each of them a row with its start and its end.
+    def batch_of(
+        self, keys: pa.RecordBatch, results: Sequence[pa.Array], start: np.ndarray | None, end: np.ndarray | None
+    ) -> pa.RecordBatch:
+        """Return what windows give as a batch, each row with the start and the end of its window.
 
         Parameters
         ----------
         keys : pyarrow.RecordBatch
         results : sequence of pyarrow.Array
             Of those that are computed.
-        start, end : int or numpy.ndarray of int64
-            Of the window of all rows, or of each; None: of windows that no time ends.
+        start, end : numpy.ndarray of int64
+            Of the window of each row; None: of windows that no time ends.
         """
         import pyarrow as pa
 
@@ -171,10 +175,7 @@ class WindowResults:
         for name, aggregate in self.aggregates:
             if aggregate.is_of_window:
                 time = start if aggregate.kind == WINDOW_START else end
-                if isinstance(time, int):
-                    columns.append(pa.repeat(pa.scalar(time, pa.timestamp("ms")), keys.num_rows))
-                else:
-                    columns.append(pa.array(time).cast(pa.timestamp("ms")))
+                columns.append(pa.array(time).cast(pa.timestamp("ms")))
             else:
                 columns.append(next(computed))
             names.append(name)
@@ -184,25 +185,6 @@ class WindowResults:
         """Return the rows themselves where the results, behind so many columns of the key, are lists of rows."""
         ranked = self.aggregates[0][1]
         return spread_rows(element, key_count, ranked) if isinstance(ranked, RankedRows) else element
-
-
-def event_times(element: ColumnBatch) -> np.ndarray:
-    """Return the timestamps of rows that windows of event time are found by.
-
-    Raises
-    ------
-    ValueError
-        If a row has none.
-    """
-    import numpy as np
-
-    times = element.timestamps
-    if times is None or (times == NO_TIMESTAMP).any():
-        raise ValueError(
-            "a row without a timestamp cannot be put into windows of event time: say "
-            "assign_timestamps_and_watermarks(column, ...) before key_by()"
-        )
-    return np.ascontiguousarray(times)
 
 
 class LateRows:
@@ -217,11 +199,11 @@ class LateRows:
     def __init__(self, tag: str | None) -> None:
         self._tag = tag
         self._counter = Counter()
-        self._output: Any = None
+        self._operator: ColumnOperator
 
     def open(self, operator: ColumnOperator) -> None:
         """Have rows counted among an operator's metrics, or go to its output."""
-        self._output = operator.output
+        self._operator = operator
         self._counter = operator.context.metrics.register(LATE_RECORDS, Counter())
 
     def take(self, element: ColumnBatch) -> None:
@@ -229,27 +211,48 @@ class LateRows:
         if not len(element):
             return
         if self._tag is not None:
-            self._output.collect_side(self._tag, element, element.latest)
+            self._operator.output.collect_side(self._tag, element, element.latest)
         else:
             self._counter.increment(len(element))
 
 
-def with_windows(batch: pa.RecordBatch, windows: Any) -> pa.RecordBatch:
-    """Return a batch of a snapshot with the text of the windows whose state it is."""
-    return batch.replace_schema_metadata({**batch.schema.metadata, _WINDOWS: repr(windows).encode()})
+class WindowingOperator(GroupingOperator):
+    """An operator whose state is rows of windows.
+
+    Parameters
+    ----------
+    key : tuple of str
+    windows : object
+        Its text is in snapshots, and has to be the same.
+    results : WindowResults
+    """
+
+    name = STATE_NAME
+
+    def __init__(self, key: tuple[str, ...], windows: object, results: WindowResults) -> None:
+        super().__init__(key, results.computed)
+        self._text = repr(windows)
+        self._results = results
+
+    def emit(self, element: ColumnBatch) -> None:
+        """Give results to what reads this operator."""
+        super().emit(self._results.spread(element, len(self._key)))
+
+    def with_windows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return a batch of a snapshot with the text of the windows whose state it is."""
+        return batch.replace_schema_metadata({**batch.schema.metadata, _WINDOWS: self._text.encode()})
+
+    def check_windows(self, batch: pa.RecordBatch) -> None:
+        """Raise TypeError if a batch of a snapshot is of other windows."""
+        had = batch.schema.metadata[_WINDOWS].decode()
+        if had != self._text:
+            raise TypeError(
+                f"the snapshot has {had}, and this program has {self._text}, whose state is another: keep the windows, "
+                "or give the operator another uid"
+            )
 
 
-def check_windows(batch: pa.RecordBatch, windows: Any) -> None:
-    """Raise TypeError if a batch of a snapshot is of other windows."""
-    had = batch.schema.metadata[_WINDOWS].decode()
-    if had != repr(windows):
-        raise TypeError(
-            f"the snapshot has {had}, and this program has {windows!r}, whose state is another: keep the windows, or "
-            "give the operator another uid"
-        )
-
-
-class ColumnWindowOperator(ColumnOperator):
+class ColumnWindowOperator(WindowingOperator):
     """Aggregates of each key and window of event time.
 
     Parameters
@@ -263,8 +266,6 @@ class ColumnWindowOperator(ColumnOperator):
         Of the side output for rows that came too late; None: they are dropped.
     """
 
-    name = STATE_NAME
-
     def __init__(
         self,
         key: tuple[str, ...],
@@ -273,13 +274,10 @@ class ColumnWindowOperator(ColumnOperator):
         lateness_ms: int = 0,
         late_tag: str | None = None,
     ) -> None:
-        super().__init__()
-        self._key = key
+        super().__init__(key, windows, results)
         self._windows = windows
-        self._results = results
         self._lateness_ms = lateness_ms
         self._late = LateRows(late_tag)
-        self._plan: GroupPlan | None = None
         self._now = Cohort(windows)  # what comes; the others were restored
         self._cohorts: list[Cohort] = [self._now]  # of a key, what came first stands first
         self._watermark = NO_TIMESTAMP
@@ -290,20 +288,12 @@ class ColumnWindowOperator(ColumnOperator):
         """Count rows that come too late."""
         self._late.open(self)
 
-    def initialize_state(self, snapshot: Any) -> None:
-        """Take restored slices, and have snapshots hold those to come."""
-        super().initialize_state(snapshot)
-        self.context.keyed_state.keep_columns(self, len(self._key))
-
     # ---- rows
 
     def process_batch(self, element: ColumnBatch) -> None:
         """Add rows to their slices; those that are late, and not too late, give their windows again."""
         times = event_times(element)
-        keys, read = key_columns(element.batch, self._key), columns_read(element.batch, self._results.computed)
-        if self._plan is None:
-            self._plan = GroupPlan.of(keys, self._results.computed, read)
-        keys, read = self._plan.keys_as(keys), self._plan.read_as(read)
+        keys, read = self.take(element)
         order, parts = self._by_slice(self._windows.starts_of(times))
         if order is not None:
             keys, read = keys.take(order), [[column.take(order) for column in columns] for columns in read]
@@ -315,7 +305,7 @@ class ColumnWindowOperator(ColumnOperator):
                 continue
             keys_here = keys.slice(first, count)
             read_here = [[column.slice(first, count) for column in columns] for columns in read]
-            self._now.slice_at(start, self._plan).add(keys_here, read_here)
+            self._now.slice_at(start, self.plan).add(keys_here, read_here)
             self._note_changed(keys_here, ends, changed)
         for end in sorted(changed):
             self._give_again(changed[end], end)
@@ -396,8 +386,7 @@ class ColumnWindowOperator(ColumnOperator):
             self._emit(groups, np.unique(slots).astype(np.int64), end)
 
     def _groups_of(self, cohorts: Iterable[Cohort], end: int) -> ColumnGroups | None:
-        parts = [part for cohort in cohorts for part in cohort.parts_of(end)]
-        return None if not parts else parts[0] if len(parts) == 1 else merged(parts)
+        return merged([part for cohort in cohorts for part in cohort.parts_of(end)])
 
     def _emit(self, groups: ColumnGroups, slots: np.ndarray | None, end: int) -> None:
         """Give results of a window: with those of the next ones, since a window may have few rows."""
@@ -422,10 +411,6 @@ class ColumnWindowOperator(ColumnOperator):
         results = [pa.concat_arrays(each) for each in zip(*(results for _, _, results in given), strict=True)]
         self.emit(ColumnBatch(self._results.batch_of(keys, results, starts, ends), ends - 1))
 
-    def emit(self, element: ColumnBatch) -> None:
-        """Give results to what reads this operator."""
-        super().emit(self._results.spread(element, len(self._key)))
-
     # ---- snapshots
 
     def frozen_rows(self) -> list[pa.RecordBatch]:
@@ -441,16 +426,15 @@ class ColumnWindowOperator(ColumnOperator):
                 batch = groups.state()
                 for name, value in ((_SLICE, start), (_GIVEN, cohort.given_to), (_CLEARED, cleared)):
                     batch = batch.append_column(name, pa.repeat(pa.scalar(value, pa.int64()), batch.num_rows))
-                frozen.append(with_windows(batch, self._windows))
+                frozen.append(self.with_windows(batch))
         return frozen
 
     def restore_rows(self, batch: pa.RecordBatch) -> None:
         """Take groups of one slice; whoever had the same past has one cohort."""
-        check_windows(batch, self._windows)
+        self.check_windows(batch)
         start, given, cleared = (batch.column(name)[0].as_py() for name in (_SLICE, _GIVEN, _CLEARED))
         rows = batch.drop_columns([_SLICE, _GIVEN, _CLEARED])
-        if self._plan is None:
-            self._plan = GroupPlan.of_state(rows, self._key, self._results.computed)
+        self.begin_from(rows)
         alike = (each for each in self._cohorts[:-1] if (each.given_to, each.cleared_to) == (given, cleared))
         cohort = next(alike, None)
         if cohort is None:
@@ -458,4 +442,4 @@ class ColumnWindowOperator(ColumnOperator):
             # The rows of a key in several cohorts came between restores, each of which went back in time.
             restored = sorted([*self._cohorts[:-1], cohort], key=lambda each: (-each.given_to, -each.cleared_to))
             self._cohorts = [*restored, self._now]
-        cohort.slice_at(start, self._plan).merge_state(rows)
+        cohort.slice_at(start, self.plan).merge_state(rows)

@@ -8,19 +8,13 @@ tables. For each window that is read back one at least was over before, so memor
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
+from flinkbuf._core.columns.count_slots import CountSlots
+from flinkbuf._core.columns.session_slots import SessionSlots
 from flinkbuf.records.column_batch import ColumnBatch
-from flinkbuf.records.column_exchange import key_columns
-from flinkbuf.streaming.columns.column_groups import (
-    GroupAggregates,
-    GroupKeys,
-    GroupPlan,
-    columns_read,
-)
-from flinkbuf.streaming.columns.column_operator import ColumnOperator
-from flinkbuf.streaming.columns.column_windows import STATE_NAME, WindowResults, check_windows, with_windows
+from flinkbuf.streaming.columns.column_groups import GroupAggregates, GroupKeys, GroupPlan
+from flinkbuf.streaming.columns.column_windows import WindowingOperator, WindowResults
 
 if TYPE_CHECKING:
     import numpy as np
@@ -30,7 +24,7 @@ MIN_OVER: Final = 1 << 15  # slots of windows that are over: fewer are not worth
 MIN_BYTES: Final = 1 << 24  # of accumulators: those of windows that are over may have as many, as long lists do
 
 
-class KeyWindowOperator(ColumnOperator):
+class KeyWindowOperator(WindowingOperator):
     """Aggregates of windows that are a key's own.
 
     Parameters
@@ -43,31 +37,21 @@ class KeyWindowOperator(ColumnOperator):
     Attributes
     ----------
     table : SessionSlots or CountSlots
-        The slots of windows; None before rows, or a snapshot, came.
+        The slots of windows, from the first rows on.
     aggregates : GroupAggregates
     """
 
-    name = STATE_NAME
+    table: SessionSlots | CountSlots
 
-    def __init__(self, key: tuple[str, ...], windows: Any, results: WindowResults) -> None:
-        super().__init__()
-        self._key = key
-        self._windows = windows
-        self._results = results
-        self._plan: GroupPlan | None = None
+    def __init__(self, key: tuple[str, ...], windows: object, results: WindowResults) -> None:
+        super().__init__(key, windows, results)
         self._keys: GroupKeys
-        self.table: Any = None
         self.aggregates: GroupAggregates
         self._bytes_open = 0  # of accumulators, when the tables were new
 
-    def initialize_state(self, snapshot: Any) -> None:
-        """Take restored windows, and have snapshots hold those to come."""
-        super().initialize_state(snapshot)
-        self.context.keyed_state.keep_columns(self, len(self._key))
-
     @abstractmethod
-    def open_table(self) -> Any:
-        """Return a table without windows."""
+    def open_table(self) -> None:
+        """Begin with a table without windows."""
 
     @abstractmethod
     def open_rows(self) -> tuple[np.ndarray, np.ndarray, dict[str, np.ndarray]]:
@@ -84,26 +68,22 @@ class KeyWindowOperator(ColumnOperator):
         """Return how many slots of keys there are."""
         return len(self._keys)
 
-    def take(self, batch: pa.RecordBatch) -> tuple[np.ndarray, Sequence[Sequence[pa.Array]]]:
+    def take_slots(self, element: ColumnBatch) -> tuple[np.ndarray, list[list[pa.Array]]]:
         """Return the slots of the keys of rows, and the columns that each aggregate reads."""
-        keys = key_columns(batch, self._key)
-        read = columns_read(batch, self._results.computed)
-        if self._plan is None:
-            self._begin(GroupPlan.of(keys, self._results.computed, read))
-        assert self._plan is not None
-        return self._keys.slots_of(self._plan.keys_as(keys)), self._plan.read_as(read)
+        keys, read = self.take(element)
+        return self._keys.slots_of(keys), read
 
-    def results_of(self, keys: np.ndarray, slots: np.ndarray, start: Any = None, end: Any = None) -> pa.RecordBatch:
+    def results_of(
+        self, keys: np.ndarray, slots: np.ndarray, start: np.ndarray | None = None, end: np.ndarray | None = None
+    ) -> pa.RecordBatch:
         """Return the results of windows: by the slots of their keys, and their own."""
         return self._results.batch_of(self._keys.at(keys), self.aggregates.results(slots), start, end)
 
-    def emit(self, element: ColumnBatch) -> None:
-        """Give results to what reads this operator."""
-        super().emit(self._results.spread(element, len(self._key)))
-
-    def _begin(self, plan: GroupPlan) -> None:
-        self._plan, self._keys, self.aggregates = plan, GroupKeys(plan.key_schema), GroupAggregates(plan)
-        self.table = self.open_table()
+    def begin(self, plan: GroupPlan) -> None:
+        """Begin without windows."""
+        super().begin(plan)
+        self._keys, self.aggregates = GroupKeys(plan.key_schema), GroupAggregates(plan)
+        self.open_table()
 
     def forget_what_is_over(self) -> None:
         """Begin anew with the windows that are open, if most of those that there were are over, or hold much memory."""
@@ -111,9 +91,8 @@ class KeyWindowOperator(ColumnOperator):
         is_any_over = len(self.table) > self.table.open_count
         if not is_most_over and not (is_any_over and self.aggregates.nbytes > 2 * self._bytes_open + MIN_BYTES):
             return
-        assert self._plan is not None
         rows = self.frozen_rows()
-        self._begin(self._plan)
+        self.begin(self.plan)
         for each in rows:
             self.restore_rows(each)
         self._bytes_open = self.aggregates.nbytes
@@ -124,22 +103,20 @@ class KeyWindowOperator(ColumnOperator):
         """Return all open windows."""
         import pyarrow as pa
 
-        if self.table is None or not self.table.open_count:
+        if not self.has_plan or not self.table.open_count:
             return []
         keys, slots, columns = self.open_rows()
         batch = self.aggregates.state_with(self._keys.at(keys), slots)
         for name, values in columns.items():
             batch = batch.append_column(name, pa.array(values))
-        return [with_windows(batch, self._windows)]
+        return [self.with_windows(batch)]
 
     def restore_rows(self, batch: pa.RecordBatch) -> None:
         """Take windows of a snapshot."""
         import numpy as np
 
-        check_windows(batch, self._windows)
-        if self._plan is None:
-            self._begin(GroupPlan.of_state(batch, self._key, self._results.computed))
-        assert self._plan is not None
-        keys = self._keys.slots_of(self._plan.keys_in(batch))
+        self.check_windows(batch)
+        self.begin_from(batch)
+        keys = self._keys.slots_of(self.plan.keys_in(batch))
         slots = self.restore_slots(keys.astype(np.int64), batch).astype(np.uint32, copy=False)
         self.aggregates.merge(slots, len(self.table), self.aggregates.states_in(batch))

@@ -372,7 +372,7 @@ def test_a_snapshot_of_another_gap_or_other_windows_is_refused():
 
 def test_rows_that_no_session_fits_are_refused():
     with OperatorHarness.of(sessions()) as harness:
-        with pytest.raises(ValueError, match="a row without a timestamp .* assign_timestamps_and_watermarks"):
+        with pytest.raises(ValueError, match="a row has no timestamp, .* assign_timestamps_and_watermarks"):
             harness.process_element(ColumnBatch(element_of([("a", 1, 3)]).batch), 0)
         with pytest.raises(OverflowError, match=f"a row with timestamp {2**63 - 5} does not fit into 64 bits"):
             harness.process_element(element_of([("a", 1, 3), ("a", 1, 2**63 - 5)]), 0)

@@ -406,7 +406,7 @@ def test_rows_between_two_windows_are_not_late():
 
 def test_rows_without_timestamps_are_refused():
     with OperatorHarness.of(by_column((10, 10, 0), 0)) as harness:
-        with pytest.raises(ValueError, match="a row without a timestamp .* assign_timestamps_and_watermarks"):
+        with pytest.raises(ValueError, match="a row has no timestamp, .* assign_timestamps_and_watermarks"):
             harness.process_element(ColumnBatch(element_of([(1, 2, 3)]).batch), 0)
 
 
