@@ -1,12 +1,13 @@
 """The shape of the project: which folder stands above which, and what exists for each stem.
 
-The lists below are the only place that says it. A layer uses only layers that stand before it; within a layer a file
-uses only what stands before it; so each can be read from top to bottom knowing only the files before it.
+The lists below are the only place that says it. A folder uses only folders that stand before it, and within a folder no
+file uses one that uses it, directly or through others; so each can be read knowing only what was read before.
 """
 
 import ast
 import re
 from collections import Counter
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -15,215 +16,10 @@ import flinkbuf
 
 ROOT = Path(__file__).parents[2]
 
-# The layers of the core, lowest first, and in each its stems: csrc/<layer>/<stem>.{h,c} and all that carries the stem.
-LAYERS = {
-    "ground": [
-        "errors",
-        "schedule_point",
-        "byte_order",
-        "wide",
-        "owner",
-        "deque",
-        "data_view",
-        "wakeup",
-        "sha256",
-        "crc32",
-        "xxh64",
-        "lz4",
-    ],
-    "memory": [
-        "memory_segment",
-        "buffer",
-        "buffer_codec",
-        "checkpoint_barrier",
-        "slice_list",
-        "buffer_builder",
-        "network_buffer_pool",
-        "local_buffer_pool",
-    ],
-    "value": [
-        "calendar",
-        "text",
-        "binary_row",
-        "object",
-        "type",
-        "row_data_value",
-        "number",
-        "python_object",
-        "codec",
-        "number_codec",
-        "text_codec",
-        "time_codec",
-        "inline_codec",
-        "container_codec",
-        "row_codec",
-        "row_data_codec",
-        "object_leaf",
-        "object_row",
-        "object_key",
-        "object_codec",
-        "variant_codec",
-        "type_codec",
-        "conversion",
-        "own_value",
-    ],
-    "record": [
-        "inline_element",
-        "key_group",
-        "key_token",
-        "channel_selector",
-        "record_serializer",
-        "record_deserializer",
-        "record_digest",
-        "record_batch",
-        "range_key",
-        "range_bounds",
-    ],
-    "columns": [
-        "arrow_c_data",
-        "arrow_type",
-        "arrow_column",
-        "arrow_value",
-        "arrow_data_value",
-        "arrow_row_data",
-        "arrow_rows",
-        "arrow_key",
-        "arrow_memory",
-        "arrow_builder",
-        "arrow_cell",
-        "arrow_data_cell",
-        "arrow_data_records",
-        "arrow_records",
-        "arrow_binary",
-        "arrow_range",
-        "range_selector",
-        "slot_table",
-        "key_slots",
-        "slot_rows",
-        "session_slots",
-        "count_slots",
-        "slot_aggregate",
-        "value_aggregates",
-        "slot_aggregates",
-    ],
-    "io": [
-        "file_region",
-        "file_channel",
-        "io_executor",
-        "io_channel",
-        "tcp",
-        "poller",
-        "timer_queue",
-        "reactor",
-        "carrier",
-        "file_sender",
-        "connection",
-        "dialer",
-    ],
-    "sort": [
-        "row_order",
-        "record_run",
-        "record_order",
-        "record_merge",
-        "record_sorter",
-        "slot_ranks",
-    ],
-    "partition": [
-        "subpartition_view",
-        "subpartition",
-        "result_partition_kind",
-        "result_partition",
-        "partition_builders",
-        "pipelined_partition",
-        "buffer_header",
-        "bounded_data",
-        "bounded_view",
-        "bounded_partition",
-        "data_buffer",
-        "output_flusher",
-        "partition_file",
-        "partition_file_writer",
-        "partition_file_reader",
-        "read_buffer_pool",
-        "sort_merge_reader",
-        "read_scheduler",
-        "hash_data_buffer",
-        "sort_merge_partition",
-    ],
-    "wire": [
-        "frame",
-        "error_cause",
-        "preface",
-        "channel_map",
-        "admission",
-        "buffer_manager",
-        "channel_persister",
-        "partition_manager",
-        "partition_server",
-        "remote_channel",
-        "partition_client",
-    ],
-    "gate": [
-        "buffer_debloater",
-        "input_gate",
-        "union_input_gate",
-    ],
-    # Loops over Python objects: Cython without a C half, above all of the core.
-    "flow": [
-        "record_buffers",
-        "record_writer",
-        "record_reader",
-        "channel_state",
-        "record_exchange",
-        "numpy_batch",
-        "batch_writer",
-        "batch_reader",
-        "binary_column",
-        "batch_records",
-    ],
-    "state": [
-        "key_context",
-        "state_table",
-        "keyed_state",
-        "ttl_state",
-        "state_codec",
-        "rocksdb_table",
-        "timer_service",
-    ],
-    "operators": [
-        "async_call",
-        "stream_operator",
-        "function_results",
-        "function_operator",
-        "batch_operator",
-        "watermark_generator",
-        "timestamps_operator",
-        "iterator_handover",
-        "source_operator",
-        "sink_operator",
-        "process_operator",
-        "broadcast_operator",
-        "interval_join_operator",
-        "time_window",
-        "window_context",
-        "window_operator",
-        "incremental_window_operator",
-        "aligned_window_operator",
-        "session_window_operator",
-        "aggregate_operator",
-    ],
-    "task": [
-        "task_mailbox",
-        "operator_chain",
-        "record_writer_output",
-        "input_status",
-        "stream_input",
-        "sorted_input",
-        "thread_frames",
-    ],
-}
-LAYER_OF = {stem: layer for layer, stems in LAYERS.items() for stem in stems}
-STEMS = list(LAYER_OF)
+# The layers of the core, lowest first: csrc/<layer>/<stem>.{h,c}, and all that carries the stem. The last ones are
+# bindings alone.
+C_LAYERS = ["ground", "memory", "value", "record", "columns", "io", "sort", "partition", "wire", "gate"]
+LAYERS = [*C_LAYERS, "flow", "state", "operators", "task"]
 
 # What a whole column has. A binding that counts references itself may have C of its own beside it, which includes
 # Python.h: flinkbuf/_core/<layer>/<stem>.h.
@@ -433,660 +229,21 @@ DOES_WITHOUT = {
     "thread_frames": (LOOP_OVER_OBJECTS | {"pxd", "bench"}, "a look at another thread, when a task is cancelled"),
 }
 
-# The package, lowest first; `_core` stands for all columns above. A folder without a name is flinkbuf/ itself.
+# The package, lowest first: modules by name; folders, which are all of their files, by name and slash. `_core` stands
+# for all columns above, "" for flinkbuf itself.
 PACKAGE = [
-    (
-        "",
-        [
-            "_version",
-            "lazy_names",
-            "moved_modules",
-            "errors",
-            "log",
-            "_core",
-            "config",
-            "metrics",
-            "private_files",
-            "processes",
-            "owned_directory",
-        ],
-    ),
-    (
-        "types",
-        ["row", "date_time", "duration", "values", "type_information", "inference", "schema", "row_data", "types", ""],
-    ),
-    (
-        "network",
-        [
-            "compression",
-            "events",
-            "buffer",
-            "file_channels",
-            "io_manager",
-            "blocking_storage",
-            "partition_file",
-            "partition",
-            "ports",
-            "input_gate",
-            "metrics",
-            "owners",
-            "tls_context",
-            "tls_pipe",
-            "tls_tunnel",
-            "environment",
-            "",
-        ],
-    ),
-    (
-        "control",
-        [
-            "message_codec",
-            "secure_link",
-            "tls_layer",
-            "tcp_health",
-            "connection",
-            "control_server",
-            "control_client",
-            "",
-        ],
-    ),
-    (
-        "records",
-        [
-            "partitioner",
-            "numpy_columns",
-            "spark_arrow",
-            "arrow_batches",
-            "range_partitioner",
-            "record_writer",
-            "record_reader",
-            "record_buffers",
-            "binary_column",
-            "column_batch",
-            "column_exchange",
-            "",
-        ],
-    ),
-    (
-        "async_io",
-        [
-            "retry",
-            "function",
-            "queue",
-            "stats",
-            "timer",
-            "loop",
-            "handover",
-            "session",
-            "admission",
-            "attempt",
-            "outcome",
-            "calls",
-            "operator",
-            "shared_loop",
-            "",
-        ],
-    ),
-    (
-        "checkpoints",
-        [
-            "failure_reason",
-            "handles",
-            "options",
-            "damage",
-            "locations",
-            "metadata",
-            "files",
-            "local_files",
-            "remote_files",
-            "storage",
-            "ha_protocol",
-            "ha_directory",
-            "ha_store",
-            "write_behind",
-            "state_file",
-            "state_index",
-            "description",
-            "",
-        ],
-    ),
-    (
-        "partition_files",
-        [
-            "manifest",
-            "schema_merge",
-            "schema_text",
-            "job_owner",
-            "data_set",
-            "pruning",
-            "part_writer",
-            "part_reader",
-            "description",
-            "",
-        ],
-    ),
-    (
-        "streaming.time",
-        [
-            "clock",
-            "latency_stats",
-            "valve",
-            "combined_watermark",
-            "watermark_strategy",
-            "time_domain",
-            "watermark_alignment",
-            "watermark_multiplexer",
-            "processing_time",
-            "",
-        ],
-    ),
-    (
-        "streaming.state",
-        [
-            "key_groups",
-            "snapshot",
-            "keyed_snapshot",
-            "column_state",
-            "rocksdb_store",
-            "rocksdb_snapshot",
-            "timers",
-            "state_ttl",
-            "state",
-            "state_backend",
-            "rocksdb_backend",
-            "operator_state",
-            "",
-        ],
-    ),
-    (
-        "streaming.chain",
-        [
-            "functions",
-            "async_functions",
-            "operator_config",
-            "error_location",
-            "operator_context",
-            "output_tag",
-            "process_functions",
-            "checkpointed_function",
-            "accumulators",
-            "function_metrics",
-            "distributed_cache",
-            "runtime_context",
-            "batch",
-            "operator_setup",
-            "aggregations",
-            "by_reference",
-            "latency_markers",
-            "metrics",
-            "mailbox",
-            "async_wait_operator",
-            "map_batches",
-            "chain",
-            "",
-        ],
-    ),
-    (
-        "streaming.windows",
-        [
-            "window",
-            "window_serializer",
-            "trigger",
-            "time_triggers",
-            "triggers",
-            "assigner",
-            "time_windows",
-            "session_windows",
-            "count_windows",
-            "evictors",
-            "merging_window_set",
-            "window_functions",
-            "co_group",
-            "window_operation",
-            "",
-        ],
-    ),
-    (
-        "streaming.columns",
-        [
-            "column_functions",
-            "aggregates",
-            "row_store",
-            "aggregate_function",
-            "ranked_rows",
-            "column_groups",
-            "sliced_windows",
-            "column_operator",
-            "grouping_operator",
-            "column_windows",
-            "key_windows",
-            "column_sessions",
-            "column_counts",
-            "column_aggregates",
-            "column_joins",
-            "key_table",
-            "slot_values",
-            "column_value_state",
-            "column_timers",
-            "keyed_batch_function",
-            "keyed_batches",
-            "column_ranks",
-            "",
-        ],
-    ),
-    (
-        "streaming.sources",
-        [
-            "input_status",
-            "interrupts",
-            "source_thread",
-            "iterator_source",
-            "source_context",
-            "source_handover",
-            "source_function",
-            "source",
-            "source_events",
-            "reader_output",
-            "source_coordinator",
-            "source_operator",
-            "source_factories",
-            "file_lines",
-            "file_split",
-            "file_format",
-            "wanted_columns",
-            "kafka_client",
-            "kafka_offsets",
-            "kafka_source",
-            "split_reader",
-            "file_source",
-            "",
-        ],
-    ),
-    (
-        "streaming.sinks",
-        [
-            "value_text",
-            "print_sink",
-            "collect",
-            "sink",
-            "sink_operator",
-            "two_phase_commit",
-            "sink_factories",
-            "part_file",
-            "part_owner",
-            "file_sink",
-            "postgres_sink",
-            "kafka_sink",
-            "",
-        ],
-    ),
-    (
-        "streaming.checkpoint",
-        [
-            "channel_state",
-            "barriers",
-            "barrier_actions",
-            "barrier_handler",
-            "barrier_tracker",
-            "checkpointed_inputs",
-            "task_snapshot",
-            "snapshot_writer",
-            "snapshot_reader",
-            "task_storage",
-            "snapshot_runner",
-            "",
-        ],
-    ),
-    (
-        "streaming.task",
-        [
-            "input_selection",
-            "input_processor",
-            "task_state",
-            "task_events",
-            "task_figures",
-            "subtask_checkpoints",
-            "sorting_inputs",
-            "task_inputs",
-            "task_outputs",
-            "stream_task",
-            "task",
-            "",
-        ],
-    ),
-    ("streaming", [""]),
-    (
-        "runtime.graph",
-        [
-            "edge_wiring",
-            "slot_needs",
-            "transformation",
-            "stream_graph",
-            "operator_ids",
-            "program_identity",
-            "restored_graph",
-            "batch_inputs",
-            "job_graph",
-            "execution_plan",
-            "job_plan",
-            "unpicklable",
-            "user_code",
-            "main_module",
-            "",
-        ],
-    ),
-    (
-        "runtime.protocol",
-        [
-            "job_status",
-            "deployment",
-            "failure",
-            "messages",
-            "operator_events",
-            "time_passed",
-            "flame_tree",
-            "control_link",
-            "",
-        ],
-    ),
-    (
-        "runtime.manager",
-        [
-            "coordinator_proxy",
-            "manager_link",
-            "memory_manager",
-            "process_figures",
-            "job_bundle",
-            "shuffle",
-            "task_log",
-            "task_actions",
-            "task_executor",
-            "stack_sampler",
-            "thread_dump",
-            "managed_task",
-            "running_task",
-            "large_messages",
-            "garbage_collector",
-            "task_manager",
-            "",
-        ],
-    ),
-    (
-        "runtime.scheduler",
-        [
-            "execution_state",
-            "heartbeat",
-            "job_master_config",
-            "manager",
-            "master_actions",
-            "job_life",
-            "regions",
-            "partition_tracker",
-            "restarts",
-            "slots",
-            "execution_graph",
-            "slot_assignment",
-            "cancellations",
-            "deployment_builder",
-            "manager_table",
-            "scheduler",
-            "task_control",
-            "",
-        ],
-    ),
-    (
-        "runtime.checkpoint",
-        [
-            "checkpoint_config",
-            "ends_of_data",
-            "checkpoint_plan",
-            "checkpoint_requests",
-            "shared_files",
-            "completed_checkpoints",
-            "pending_checkpoint",
-            "checkpoint_failures",
-            "checkpoint_statistics",
-            "state_assignment",
-            "checkpoint_notices",
-            "checkpoint_restores",
-            "checkpoint_coordinator",
-            "",
-        ],
-    ),
-    ("runtime.master", ["restart_limits", "restart_strategy", "failure_history", "failover", "job_master", ""]),
-    (
-        "runtime.picture",
-        [
-            "job_archive",
-            "job_picture",
-            "job_details",
-            "plain_words",
-            "answers",
-            "page_picture",
-            "metric_names",
-            "top_view",
-            "progress",
-            "flame_graphs",
-            "",
-        ],
-    ),
-    (
-        "runtime.driver",
-        [
-            "archives",
-            "job_directory",
-            "job_files",
-            "coordinators",
-            "story",
-            "savepoint_requests",
-            "manager_inquiries",
-            "job_result",
-            "error_report",
-            "ended_job",
-            "target",
-            "in_process_manager",
-            "threads",
-            "lease_term",
-            "leadership",
-            "checkpoint_directory",
-            "checkpoint_io",
-            "checkpoint_log",
-            "action_performer",
-            "job_steps",
-            "running_job",
-            "stored_job",
-            "rescalable_job",
-            "recovery",
-            "",
-        ],
-    ),
-    ("runtime", [""]),
-    ("targets", ["embedded", "local_manager", "libraries", "launcher", "launcher_process", "local_processes", ""]),
-    (
-        "web",
-        [
-            "served_job",
-            "router",
-            "openapi",
-            "job_routes",
-            "vertex_routes",
-            "flame_routes",
-            "cluster_routes",
-            "process_routes",
-            "prometheus",
-            "metric_routes",
-            "command_routes",
-            "routes",
-            "json_lines",
-            "history",
-            "peers",
-            "connections",
-            "server",
-            "serving",
-            "",
-        ],
-    ),
-    (
-        "common",
-        [
-            "accumulators",
-            "completable_future",
-            "config_options",
-            "configuration",
-            "constants",
-            "input_dependency_constraint",
-            "job_id",
-            "job_execution_result",
-            "job_client",
-            "job_status",
-            "options",
-            "execution_config",
-            "restart_strategy",
-            "job_options",
-            "web_options",
-            "checkpoint_options",
-            "serialization",
-            "serializer",
-            "time",
-            "typeinfo",
-            "types",
-            "watermark_strategy",
-            "",
-        ],
-    ),
-    (
-        "datastream.program",
-        ["operator_factories", "column_factories", "column_join_factories", "job_start", "forgotten", ""],
-    ),
-    (
-        "datastream",
-        [
-            "async_retry_predicates",
-            "async_retry_strategies",
-            "checkpoint_storage",
-            "checkpointing_mode",
-            "execution_mode",
-            "externalized_checkpoint_retention",
-            "checkpoint_config",
-            "functions",
-            "output_tag",
-            "slot_sharing_group",
-            "arguments",
-            "connected_streams",
-            "data_stream_sink",
-            "state",
-            "state_backend",
-            "time_domain",
-            "timerservice",
-            "window",
-            "windowed_stream",
-            "joined_streams",
-            "columns",
-            "data_stream",
-            "async_data_stream",
-            "stream_execution_environment",
-            "",
-        ],
-    ),
-    (
-        "datastream.connectors",
-        [
-            "base",
-            "bucket_assigner",
-            "number_seq",
-            "data_gen",
-            "rolling_policy",
-            "java_only",
-            "cassandra",
-            "elasticsearch",
-            "hybrid_source",
-            "jdbc",
-            "kinesis",
-            "pulsar",
-            "rabbitmq",
-            "file_system",
-            "postgres",
-            "kafka",
-            "",
-        ],
-    ),
-    ("datastream.formats", ["avro", "csv_columns", "csv", "json_columns", "json", "parquet_columns", "parquet", ""]),
-    ("testing", ["manual_clock", "manual_mailbox", "batch_records", "operator_harness", "job_harness", ""]),
-    ("spark", ["java", "worker_output", "workers"]),
-    (
-        "spark.frames",
-        [
-            "schema",
-            "local_times",
-            "arrow_input",
-            "rdd_order",
-            "spark_task_io",
-            "spark_source",
-            "spark_sink",
-            "arrow_output",
-            "column_output",
-            "column_functions",
-            "",
-        ],
-    ),
-    (
-        "spark.stage",
-        [
-            "barrier_stage",
-            "barrier_task",
-            "stage_progress",
-            "slot_input",
-            "driver_address",
-            "task_end",
-            "stage_attempts",
-            "page_link",
-            "job_task",
-            "stage_runs",
-            "job_stage",
-            "stage_job",
-            "meeting",
-            "job",
-            "job_output",
-            "to_spark",
-            "",
-        ],
-    ),
-    ("spark.data_source", ["options", "types", "filters", "data_source", "registration", ""]),
-    (
-        "spark.exchange",
-        [
-            "arguments",
-            "whole",
-            "envelope",
-            "pure_function",
-            "row_checksum",
-            "blocking",
-            "summary",
-            "exchange_task",
-            "exchange_job",
-            "pipelined",
-            "range_sample",
-            "rdd_exchange",
-            "frame_schema",
-            "frame_order",
-            "frame_shuffle",
-            "frame_tasks",
-            "frame_ranges",
-            "batch_exchange",
-            "frame_pipelined",
-            "frame_exchange",
-            "exchange",
-            "",
-        ],
-    ),
-    ("spark.async_map", ["arrow_values", "report", "frame", "async_map", ""]),
-    ("spark", [""]),
-    ("", ["events", "table", ""]),
-    ("demo", ["analysis", "report", "stream", "stream_kill", "stream_report", "stream_job", "kept", "flights", ""]),
-    ("commands", ["run", "output", "checkpoint", "inspect", "recover", "history", "top", "cli", ""]),
-    ("", ["__main__"]),
+    *("_version", "lazy_names", "moved_modules", "errors", "log", "_core"),
+    *("config", "metrics", "private_files", "processes", "owned_directory"),
+    *("types/", "network/", "control/", "records/", "async_io/", "checkpoints/", "partition_files/"),
+    *("streaming.time/", "streaming.state/", "streaming.chain/", "streaming.windows/", "streaming.columns/"),
+    *("streaming.sources/", "streaming.sinks/", "streaming.checkpoint/", "streaming.task/", "streaming"),
+    *("runtime.graph/", "runtime.protocol/", "runtime.manager/", "runtime.scheduler/", "runtime.checkpoint/"),
+    *("runtime.master/", "runtime.picture/", "runtime.driver/", "runtime"),
+    *("targets/", "web/", "common/"),
+    *("datastream.program/", "datastream/", "datastream.connectors/", "datastream.formats/", "testing/"),
+    *("spark/", "spark.frames/", "spark.stage/", "spark.data_source/", "spark.exchange/", "spark.async_map/", "spark"),
+    *("events", "table", "", "demo/", "commands/", "__main__"),
 ]
-MODULES = [".".join(filter(None, (folder, module))) for folder, modules in PACKAGE for module in modules]
 
 
 INCLUDE = r'^\s*#\s*include\s+"([^"]+)"'
@@ -1104,6 +261,7 @@ CORE_FILES = source_files("flinkbuf/_core", ".pxd", ".pyx")
 CORE_HEADERS = source_files("flinkbuf/_core", ".h")
 C_FILES = sorted(path for path in (ROOT / "csrc").rglob("*") if path.suffix in (".h", ".c"))
 PYTHON_FILES = sorted(path for path in (ROOT / "flinkbuf").rglob("*.py") if "_core" not in path.parts)
+LAYER_OF = {path.stem: path.parent.name for path in C_FILES + CORE_FILES}
 
 
 def module_of(path):
@@ -1111,8 +269,27 @@ def module_of(path):
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
+def place_of(path):
+    """Return what of PACKAGE a module belongs to, None where it has no place."""
+    folder = ".".join(path.parent.relative_to(ROOT / "flinkbuf").parts) + "/"
+    return next((place for place in (module_of(path), folder) if place in PACKAGE), None)
+
+
+PLACE_OF = {"_core": "_core"} | {module_of(path): place_of(path) for path in PYTHON_FILES}
+
+
+def is_before(module, other):
+    """Whether the place of a module is above that of another one."""
+    return PACKAGE.index(PLACE_OF[module]) < PACKAGE.index(PLACE_OF[other])
+
+
+def check_that_none_goes_round(uses):
+    """Raise an error that shows the circle, where something uses itself through others: of each, what it uses."""
+    TopologicalSorter({user: set(used) - {user} for user, used in uses.items()}).prepare()
+
+
 def imported_modules(tree, importer):
-    """The modules of flinkbuf that a file names, each as it stands in MODULES."""
+    """The modules of flinkbuf that a file names."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
@@ -1125,9 +302,9 @@ def imported_modules(tree, importer):
             if full.split(".")[0] == "flinkbuf":
                 inner = full.removeprefix("flinkbuf").removeprefix(".")
                 # `from flinkbuf.x import y`: y may be a module or a name in one.
-                while inner not in MODULES and "." in inner and not inner.startswith("_core."):
+                while inner not in PLACE_OF and "." in inner and not inner.startswith("_core."):
                     inner = inner.rpartition(".")[0]
-                yield "_core" if inner.startswith("_core") else inner if inner in MODULES else ""
+                yield "_core" if inner.startswith("_core") else inner if inner in PLACE_OF else ""
 
 
 def cimported_modules(text):
@@ -1135,10 +312,10 @@ def cimported_modules(text):
     return re.findall(r"^\s*(?:from|c?import)\s+flinkbuf\.([\w.]+)", text, re.MULTILINE)
 
 
-@pytest.mark.parametrize("stem", STEMS)
+@pytest.mark.parametrize("stem", sorted(LAYER_OF))
 def test_column_has_all_its_parts(stem):
     without, reason = DOES_WITHOUT.get(stem, (set(), ""))
-    parts = {part: pattern.format(stem=stem, layer=LAYER_OF.get(stem)) for part, pattern in PARTS.items()}
+    parts = {part: pattern.format(stem=stem, layer=LAYER_OF[stem]) for part, pattern in PARTS.items()}
     found = {part for part, path in parts.items() if (ROOT / path).exists()}
     missing = {parts[part] for part in parts.keys() - without - found}
     assert not missing, f"{stem}: write these, or state in DOES_WITHOUT why there are none"
@@ -1151,32 +328,32 @@ def included_files(text):
     return [tuple(path.removesuffix(".h").rpartition("/")[::2]) for path in re.findall(INCLUDE, text, re.MULTILINE)]
 
 
-@pytest.mark.parametrize("path", C_FILES, ids=name)
-def test_c_file_lies_in_its_layer(path):
-    assert LAYER_OF.get(path.stem) == path.parent.name, "give it a place in LAYERS, and the folder of that layer"
+@pytest.mark.parametrize("path", C_FILES + CORE_FILES + CORE_HEADERS, ids=name)
+def test_file_lies_in_the_layer_of_its_stem(path):
+    assert LAYER_OF.get(path.stem) == path.parent.name
 
 
-@pytest.mark.parametrize("path", CORE_FILES + CORE_HEADERS, ids=name)
-def test_binding_lies_in_its_layer(path):
-    assert LAYER_OF.get(path.stem) == path.parent.name, "give it a place in LAYERS, and the folder of that layer"
-
-
-@pytest.mark.parametrize("path", C_FILES, ids=name)
-def test_c_file_includes_only_what_stands_before_it(path):
-    layers, stem = list(LAYERS), path.stem
-    for layer, included in included_files(path.read_text()):
-        assert LAYER_OF.get(included) == layer, f"{name(path)} includes {layer}/{included}.h: name its layer"
-        assert layers.index(layer) <= layers.index(LAYER_OF[stem]), f"{name(path)} looks down at layer {layer}"
-        assert STEMS.index(included) <= STEMS.index(stem), f"{name(path)} looks down at {included}"
+@pytest.mark.parametrize("path", C_FILES + CORE_HEADERS, ids=name)
+def test_c_file_includes_nothing_of_a_layer_above(path):
+    for folder, included in included_files(path.read_text()):
+        layer = folder.removeprefix("_core/")
+        assert LAYER_OF.get(included) == layer, f"{name(path)} includes {folder}/{included}.h: name its layer"
+        assert LAYERS.index(layer) <= LAYERS.index(path.parent.name), f"{name(path)} looks down at {included}"
 
 
 @pytest.mark.parametrize("path", CORE_HEADERS, ids=name)
-def test_header_of_a_binding_includes_only_what_stands_before_it(path):
-    assert path.with_suffix(".pxd").exists(), "it belongs to a binding"
-    for layer, included in included_files(path.read_text()):
-        layer = layer.removeprefix("_core/")
-        assert LAYER_OF.get(included) == layer, f"{name(path)} includes {layer}/{included}.h"
-        assert STEMS.index(included) < STEMS.index(path.stem), f"{name(path)} looks down at {included}"
+def test_header_of_a_binding_belongs_to_it(path):
+    assert path.with_suffix(".pxd").exists()
+
+
+def test_no_stem_uses_one_that_uses_it():
+    """By what C includes and bindings import together."""
+    uses = {stem: set() for stem in LAYER_OF}
+    for path in C_FILES + CORE_HEADERS:
+        uses[path.stem].update(included for _, included in included_files(path.read_text()))
+    for path in CORE_FILES:
+        uses[path.stem].update(module.rpartition(".")[2] for module in cimported_modules(path.read_text()))
+    check_that_none_goes_round(uses)
 
 
 @pytest.mark.parametrize("path", CORE_FILES, ids=name)
@@ -1191,18 +368,17 @@ def test_c_file_knows_nothing_of_python(path):
 
 
 @pytest.mark.parametrize("path", CORE_FILES, ids=name)
-def test_binding_imports_only_what_stands_before_it(path):
-    assert path.stem in STEMS, "give it a row in LAYERS"
-    before = STEMS[: STEMS.index(path.stem) + 1]
+def test_binding_imports_nothing_of_a_layer_above(path):
     for module in cimported_modules(path.read_text()):
         if module.startswith("_core."):
             layer, _, stem = module.removeprefix("_core.").partition(".")
-            assert stem in before and LAYER_OF[stem] == layer, f"{name(path)} looks down"
+            assert LAYER_OF.get(stem) == layer, f"{name(path)} imports {module}, which is none"
+            assert LAYERS.index(layer) <= LAYERS.index(path.parent.name), f"{name(path)} looks down at {stem}"
         else:
-            assert module in MODULES[: MODULES.index("_core")], f"{name(path)} looks down"
+            assert is_before(module, "_core"), f"{name(path)} looks down at {module}"
 
 
-# Of a file that stands before another one of its layer, and whose methods give objects of that one: it may name its
+# Of a file that another one of its folder uses, and whose methods give objects of that one: it may name its
 # types for type checkers, under `if TYPE_CHECKING`. Streams make windows, and windows make streams.
 NAMES_TYPES_OF = {
     "datastream.columns": ["datastream.data_stream"],
@@ -1227,13 +403,21 @@ def test_a_type_of_a_later_file_is_named_for_checkers_only():
         assert not set(later) & set(imported_modules(tree, module)), f"{module} looks down"
 
 
+def modules_used(path):
+    """The modules that a file uses, but for those of which it may name types."""
+    found = imported_modules(ast.parse(path.read_text()), name(path))
+    return set(found) - set(NAMES_TYPES_OF.get(module_of(path), []))
+
+
 @pytest.mark.parametrize("path", PYTHON_FILES, ids=name)
-def test_module_imports_only_what_stands_before_it(path):
+def test_module_imports_nothing_of_a_folder_above(path):
     module = module_of(path)
-    assert module in MODULES, "give it a line in MODULES"
-    before = MODULES[: MODULES.index(module)] + NAMES_TYPES_OF.get(module, [])
-    later = {other for other in imported_modules(ast.parse(path.read_text()), name(path)) if other not in before}
-    assert not later, f"{name(path)} looks down"
+    assert PLACE_OF[module] is not None, "give its folder, or the module, a place in PACKAGE"
+    assert not {other for other in modules_used(path) if is_before(module, other)}, f"{name(path)} looks down"
+
+
+def test_no_module_uses_one_that_uses_it():
+    check_that_none_goes_round({module_of(path): modules_used(path) for path in PYTHON_FILES})
 
 
 @pytest.mark.parametrize("path", source_files("flinkbuf/_core", ".pyi"), ids=name)
@@ -1242,9 +426,8 @@ def test_stub_belongs_to_a_binding(path):
 
 
 def test_every_public_name_comes_from_what_stands_before_them():
-    before = MODULES[: MODULES.index("")]
     homes = {module.removeprefix("flinkbuf.") for module in flinkbuf._MODULE_OF.values()} | set(flinkbuf._SUBJECTS)
-    later = {home for home in homes if home not in before and not home.startswith("_core.")}
+    later = {home for home in homes if not home.startswith("_core.") and not is_before(home, "")}
     assert homes and not later, "flinkbuf/__init__.py looks down"
 
 
@@ -1332,13 +515,12 @@ def test_a_decider_that_does_would_be_found():
 
 
 def test_lists_name_only_what_exists():
-    written = {path.stem for path in C_FILES + CORE_FILES}
-    assert not set(STEMS) - written
-    assert not set(MODULES) - {"_core"} - {module_of(path) for path in PYTHON_FILES}
+    assert not set(DOES_WITHOUT) - set(LAYER_OF)
+    assert set(PACKAGE) == set(PLACE_OF.values())
 
 
 def test_folders_hold_nothing_else():
-    assert {path.name for path in (ROOT / "csrc").iterdir()} == set(list(LAYERS)[:10])
+    assert {path.name for path in (ROOT / "csrc").iterdir()} == set(C_LAYERS)
     assert {path.parent.name for path in CORE_FILES} == set(LAYERS)
     assert {path.suffix for path in (ROOT / "csrc").glob("*/*")} <= {".h", ".c"}
     assert {path.name for path in (ROOT / "flinkbuf" / "_core").rglob("*.py")} == {"__init__.py"}
@@ -1348,7 +530,7 @@ def test_no_room_is_larger_than_one_subject():
     """Of more than 25 files, or stems, a reader finds none by looking: such a room is two."""
     code = {".py", ".js", ".c", ".h", ".java"}  # what is data, such as files of golden, nobody looks for by its name
     files = [path for top in ("flinkbuf", "tests") for path in (ROOT / top).rglob("*") if path.suffix in code]
-    sizes = {layer: len(stems) for layer, stems in LAYERS.items()}
+    sizes = Counter(LAYER_OF.values())
     sizes |= Counter(path.parent.relative_to(ROOT).as_posix() for path in files if "_core" not in path.parts)
     assert sizes["tests"] and sizes["tests/support"] and sizes["flinkbuf/web/static"]
     assert not {room: size for room, size in sizes.items() if size > 25}
@@ -1365,6 +547,14 @@ def test_a_file_that_looks_down_would_be_found():
     assert cimported_modules(cimports) == ["_core.memory.buffer", "_core.ground.wakeup", "types.values"]
     includes = '#include <stdio.h>\n# include "memory/buffer.h"\n#include "frame.h"\n'
     assert included_files(includes) == [("memory", "buffer"), ("", "frame")]
+    assert is_before("errors", "config") and is_before("types.row", "web.router")
+    assert not is_before("types.row", "types.types") and not is_before("web.router", "types.row")
+
+
+def test_files_that_use_each_other_would_be_found():
+    check_that_none_goes_round({"a": ["a", "b"], "b": ["c"]})
+    with pytest.raises(CycleError):
+        check_that_none_goes_round({"a": ["b"], "b": ["c"], "c": ["a"]})
 
 
 # Names that a header declares beside fb_<stem>_*: the second noun of a pair that is one thing.
