@@ -35,6 +35,7 @@ from flinkbuf.streaming.sources.source_factories import (
     CollectionSourceFactory,
     source_factory_of,
 )
+from flinkbuf.streaming.sources.table_source import TableSource, is_table, plain_table
 from flinkbuf.streaming.time.clock import Clock
 from flinkbuf.streaming.time.watermark_strategy import WatermarkStrategy
 from flinkbuf.types.type_information import TypeInformation
@@ -672,11 +673,21 @@ class StreamExecutionEnvironment:
     def from_collection(self, collection: Iterable[Any], type_info: Any = None) -> DataStream[Any]:
         """Make a stream of the elements of any iterable, as they are now; in one subtask.
 
+        A table is a stream of its rows, in as many parts as there are subtasks; `DataStream.as_columns` behind it gives
+        its columns, and no row is an object.
+
         Parameters
         ----------
-        collection : iterable
+        collection : iterable or table
+            A table is a ``Table`` or ``RecordBatch`` of pyarrow, a ``DataFrame`` of polars or pandas, or another object
+            with Arrow's PyCapsule interface.
         type_info : TypeInformation, optional
-            What the elements are.
+            What the elements are; of a table it is known.
+
+        Raises
+        ------
+        TypeError
+            If it is neither; if a column of a table has no type of records.
 
         Examples
         --------
@@ -687,7 +698,21 @@ class StreamExecutionEnvironment:
         >>> flights = env.from_collection([("UA", 2), ("AA", 33)], "carrier string, delay int")
         >>> flights.map(lambda flight: flight.delay).execute_and_collect(limit=2)
         [2, 33]
+        >>> import pyarrow as pa
+        >>> from flinkbuf.datastream.columns import sum_
+        >>> table = pa.table({"carrier": ["UA", "AA", "UA"], "delay": [2, 33, 4]})
+        >>> delays = env.from_collection(table).as_columns().key_by("carrier").aggregate(delay=sum_("delay"))
+        >>> sorted(delays.execute_and_collect(limit=2))
+        [Row(carrier='AA', delay=33), Row(carrier='UA', delay=6)]
         """
+        if is_table(collection):
+            if type_info is not None:
+                raise TypeError(
+                    "a table says itself what its columns are, so from_collection() takes no type_info with one: say "
+                    "as_columns(type) behind it to have them cast"
+                )
+            source = TableSource(plain_table(collection))
+            return self.from_source(source, WatermarkStrategy.no_watermarks(), COLLECTION_SOURCE_NAME)
         if not isinstance(collection, Iterable):
             raise TypeError(
                 f"from_collection takes a list or another iterable, got {type(collection).__name__} {collection!r}"

@@ -299,22 +299,22 @@ def _lower(found: Any) -> Any:
     return rebuilt(found, _lower)
 
 
-def _plain(found: Any) -> Any:
+def plain_type(found: Any) -> Any:
     """The type that holds the same values without dictionary, views and run ends."""
     import pyarrow as pa
     from pyarrow import types
 
     if types.is_dictionary(found) or types.is_run_end_encoded(found):
-        return _plain(found.value_type)
+        return plain_type(found.value_type)
     if isinstance(found, pa.BaseExtensionType):
-        return _plain(found.storage_type)
+        return plain_type(found.storage_type)
     for test, plain in (("is_string_view", pa.string()), ("is_binary_view", pa.binary())):
         if hasattr(types, test) and getattr(types, test)(found):
             return plain
     for test in ("is_list_view", "is_large_list_view"):
         if hasattr(types, test) and getattr(types, test)(found):
-            return pa.list_(found.value_field.with_type(_plain(found.value_type)))
-    return rebuilt(found, _plain)
+            return pa.list_(found.value_field.with_type(plain_type(found.value_type)))
+    return rebuilt(found, plain_type)
 
 
 def _givable(found: Any) -> Any:
@@ -324,8 +324,8 @@ def _givable(found: Any) -> Any:
 
     if isinstance(found, pa.BaseExtensionType) or types.is_dictionary(found) or types.is_run_end_encoded(found):
         value = found.storage_type if isinstance(found, pa.BaseExtensionType) else found.value_type
-        return found if value.equals(_plain(value)) else _plain(value)
-    return _plain(found) if types.is_nested(found) else found
+        return found if value.equals(plain_type(value)) else plain_type(value)
+    return plain_type(found) if types.is_nested(found) else found
 
 
 def rebuilt(found: Any, change: Callable[[Any], Any]) -> Any:
@@ -395,7 +395,7 @@ def _plan(codec: Any, description: Any, columns: Sequence[str] | None = None) ->
         fields = [pa.field(field.name, pa.null()) if field.name in skipped else field for field in schema]
         schema = pa.schema(fields, schema.metadata)
     schema = pa.schema([field.with_type(_givable(field.type)) for field in schema], schema.metadata)
-    plain = pa.schema([field.with_type(_plain(field.type)) for field in schema], schema.metadata)
+    plain = pa.schema([field.with_type(plain_type(field.type)) for field in schema], schema.metadata)
     is_struct = codec.kind in HAS_FIELDS
     source = plain if is_struct else plain.field(0).type
     # A struct that is the value of a type without fields is one column, and not its fields.

@@ -21,7 +21,7 @@ from flinkbuf.streaming.sources.source import (
     SourceReader,
     SplitEnumerator,
 )
-from flinkbuf.streaming.sources.split_reader import QueueEnumerator, SplitReader
+from flinkbuf.streaming.sources.split_reader import BatchReader, QueueEnumerator, SplitReader
 from flinkbuf.types.type_information import TypeInformation
 
 if TYPE_CHECKING:
@@ -122,27 +122,20 @@ class FileColumnSource(FileRangeSource):
         return FileColumnReader(context, self._columns)
 
 
-class FileColumnReader(SplitReader):
-    """Reads ranges of files as batches. It counts what it has read in rows: later batches may be cut otherwise."""
+class FileColumnReader(BatchReader):
+    """Reads ranges of files as batches."""
 
     def __init__(self, context: ReaderContext, columns: ColumnFormat) -> None:
         super().__init__(context)
         self._columns = columns
-        self._row_count = 0  # of the split in hand: what was taken of it was emitted, in the same turn
 
-    def open_split(self, split: FileSplit) -> Iterator[Any]:
+    def read_batches(self, split: FileSplit) -> Iterator[Any]:
         """Return the batches of the range, without the rows that were read before a restore."""
-        self._row_count = 0
-        return self._counted(self._columns.read_batches(split))
+        return self._columns.read_batches(split)
 
-    def _counted(self, batches: Iterator[Any]) -> Iterator[Any]:
-        for batch in batches:
-            self._row_count += batch.num_rows
-            yield batch
-
-    def split_after(self, split: FileSplit, record_count: int) -> FileSplit:
+    def split_behind(self, split: FileSplit, row_count: int) -> FileSplit:
         """Return the same range, with more rows to skip."""
-        return replace(split, skipped=split.skipped + self._row_count)
+        return replace(split, skipped=split.skipped + row_count)
 
 
 class FileWatcher(SplitEnumerator):

@@ -23,6 +23,7 @@ from flinkbuf.streaming.sources.source_context import TimeCharacteristic
 from flinkbuf.streaming.sources.source_coordinator import CoordinatorStore, SourceCoordinator
 from flinkbuf.streaming.sources.source_function import SourceFunctionOperator
 from flinkbuf.streaming.sources.source_operator import SourceOperator
+from flinkbuf.streaming.sources.table_source import is_table
 from flinkbuf.streaming.time.clock import Clock
 from flinkbuf.streaming.time.watermark_strategy import WatermarkStrategy
 from flinkbuf.types.type_information import TypeInformation
@@ -59,6 +60,18 @@ class CollectionSourceFactory:
     def __call__(self) -> CollectionSourceOperator:
         """Make the operator of the only subtask."""
         return CollectionSourceOperator(self.elements)
+
+    def of_batches(
+        self, wanted: Any, max_rows: int, max_bytes: int
+    ) -> tuple[CollectionSourceFactory, pa.Schema] | None:
+        """Return the factory, and the schema of its elements, if these are batches of one; None: they are not.
+
+        Whoever says what is wanted has the operator behind it cast them.
+        """
+        schemas = [getattr(element, "schema", None) for element in self.elements if is_table(element)]
+        if wanted is not None or not schemas or len(schemas) < len(list(self.elements)):
+            return None
+        return (self, schemas[0]) if all(each == schemas[0] for each in schemas) else None
 
 
 class IterableSourceFactory:

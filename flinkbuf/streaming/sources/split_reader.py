@@ -126,3 +126,33 @@ class SplitReader(SourceReader):
     def close(self) -> None:
         """Close what is open."""
         self._close_iterator()
+
+
+class BatchReader(SplitReader):
+    """Reads splits as batches of columns. It counts what it has read in rows: later batches may be cut otherwise."""
+
+    def __init__(self, context: ReaderContext) -> None:
+        super().__init__(context)
+        self._row_count = 0  # of the split in hand: what was taken of it was emitted, in the same turn
+
+    def read_batches(self, split: Any) -> Iterator[Any]:
+        """Return the batches of a split."""
+        raise NotImplementedError(f"{type(self).__name__}.read_batches")
+
+    def split_behind(self, split: Any, row_count: int) -> Any:
+        """Return the split without its first rows, for a snapshot."""
+        raise NotImplementedError(f"{type(self).__name__}.split_behind")
+
+    def open_split(self, split: Any) -> Iterator[Any]:
+        """Return the batches of a split, which are counted as they are taken."""
+        self._row_count = 0
+        return self._counted(self.read_batches(split))
+
+    def _counted(self, batches: Iterator[Any]) -> Iterator[Any]:
+        for batch in batches:
+            self._row_count += batch.num_rows
+            yield batch
+
+    def split_after(self, split: Any, record_count: int) -> Any:
+        """Return the split behind the rows that were emitted."""
+        return self.split_behind(split, self._row_count)
