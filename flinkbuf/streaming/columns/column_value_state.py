@@ -165,9 +165,8 @@ class ColumnValueState:
     def restore_rows(self, batch: pa.RecordBatch) -> None:
         """Take rows of a snapshot."""
         keys, rows = without_keys(batch)
-        if keys.schema.names != list(self._table.names) or sorted(map(_text, rows.schema)) != sorted(
-            map(_text, self.schema)
-        ):
+        has_same_key = keys.schema.names == list(self._table.names)
+        if not has_same_key or _types_of(rows.schema) != _types_of(self.schema):
             raise TypeError(
                 f"the snapshot has the state {self._title!r} with {_text_of(rows.schema)} by "
                 f"{', '.join(keys.schema.names)}, and this program with {_text_of(self.schema)} by "
@@ -238,9 +237,10 @@ def without_keys(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBatch]
     return keys, rows
 
 
-def _text(field: pa.Field) -> str:
-    return f"{field.name} {field.type}"
+def _types_of(schema: pa.Schema) -> dict[str, Any]:
+    """Return the types of columns; those of lists are equal whatever their elements are called."""
+    return {field.name: field.type for field in schema}
 
 
 def _text_of(schema: pa.Schema) -> str:
-    return ", ".join(map(_text, schema))
+    return ", ".join(f"{field.name} {field.type}" for field in schema)

@@ -574,6 +574,28 @@ def test_a_snapshot_of_other_columns_or_another_key_is_refused(is_kept):
         OperatorHarness.of(other._stream, restore=taken).open()
 
 
+@pytest.mark.parametrize("type_", [pa.list_(pa.string()), pa.map_(pa.string(), pa.int64())])
+def test_what_elements_of_lists_are_called_is_no_matter(type_):
+    """What a function puts has Arrow's name for them, and DDL another one; a snapshot may have either."""
+    description = "words array<string>" if pa.types.is_list(type_) else "words map<string, bigint>"
+    value = ["a", None] if pa.types.is_list(type_) else [("a", 1)]
+
+    class Words(KeyedBatchFunction):
+        def open(self, runtime_context):
+            self.words = runtime_context.get_column_state("words", description)
+
+        def process_batch(self, batch, context):
+            yield {"words": self.words.get(context.keys)["words"]}
+            self.words.put(context.keys, {"words": pa.array([value] * len(context.keys), type_)})
+
+    restore = None
+    for there in (None, value, value):
+        with OperatorHarness.of(by_batch(Words()), restore=restore) as harness:
+            harness.process_element(element_of([("a", 1, 5)]), 0)
+            assert values_of(harness.output)[0].batch["words"].to_pylist() == [there]
+            restore = harness.snapshot()
+
+
 def test_what_a_function_raises_is_located():
     env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
     rows = env.from_collection([("a", 1, 5)]).as_columns(SCHEMA)
