@@ -1,3 +1,3 @@
 """The written programs: importing this fills `matrix.program.PROGRAMS`."""
 
-from matrix.written import columns, joins, keyed, transformations, windows  # noqa: F401
+from matrix.written import column_joins, column_keys, columns, joins, keyed, transformations, windows  # noqa: F401
