@@ -7,7 +7,7 @@ aggregates in C, and no Python object is made for a row before ``as_records``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from flinkbuf.datastream.arguments import check_function, check_is_object
@@ -48,8 +48,13 @@ from flinkbuf.streaming.windows.time_windows import (
 )
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from flinkbuf.datastream.data_stream import DataStream
     from flinkbuf.datastream.data_stream_sink import DataStreamSink
+    from flinkbuf.datastream.program.operator_factories import OperatorFactory
+    from flinkbuf.records.column_batch import ColumnBatch
+    from flinkbuf.streaming.sinks.sink import Sink
 
 __all__ = [
     "ColumnAggregateFunction",
@@ -96,7 +101,7 @@ class ColumnStream:
     """
 
     def __init__(
-        self, stream: DataStream[Any], description: Any = None, find_schema: Callable[[], Any] | None = None
+        self, stream: DataStream[Any], description: object = None, find_schema: Callable[[], pa.Schema] | None = None
     ) -> None:
         self._stream = stream
         self._description = description  # of its rows as records; None: known when they come
@@ -105,14 +110,20 @@ class ColumnStream:
     def __repr__(self) -> str:
         return f"<ColumnStream {self._stream.get_name()!r}>"
 
-    def _apply(self, name: str, function: Any, description: Any = None, lifecycle: Any = None) -> ColumnStream:
+    def _apply(
+        self,
+        name: str,
+        function: Callable[[ColumnBatch], Iterable[ColumnBatch]],
+        description: object = None,
+        lifecycle: object = None,
+    ) -> ColumnStream:
         from flinkbuf.streaming.columns.column_functions import schema_behind
 
         factory = ColumnFunctionFactory(None, function, lifecycle)
         stream = self._stream._transform(name, self._stream._value_type, factory)
         return ColumnStream(stream, description, lambda: schema_behind(function, self.schema()))
 
-    def schema(self) -> Any:
+    def schema(self) -> pa.Schema:
         """Return the names and types of its columns: a ``pyarrow.Schema``.
 
         Functions are called with a batch without rows to find them.
@@ -198,7 +209,7 @@ class ColumnStream:
 
     # --- rows
 
-    def filter(self, predicate: Any) -> ColumnStream:
+    def filter(self, predicate: object) -> ColumnStream:
         """Keep the rows for which a column of booleans is true; null counts as false.
 
         Examples
@@ -215,7 +226,7 @@ class ColumnStream:
         check_expression("the predicate of filter()", predicate)
         return self._apply("Filter", FilterRows(predicate), self._description)
 
-    def select(self, *names: str, **columns: Any) -> ColumnStream:
+    def select(self, *names: str, **columns: object) -> ColumnStream:
         """Make rows of these columns: those that are named, then those that are computed, under their new names.
 
         Examples
@@ -233,7 +244,7 @@ class ColumnStream:
             raise ValueError("select() needs a column; rows without any would be no rows")
         return self._apply("Select", SelectColumns(_named(names, columns, "select()")))
 
-    def with_columns(self, **columns: Any) -> ColumnStream:
+    def with_columns(self, **columns: object) -> ColumnStream:
         """Add columns, or put others in the place of those that have these names.
 
         Examples
@@ -277,7 +288,7 @@ class ColumnStream:
 
         return self._apply("Rename", RenameColumns(tuple(names.items())))
 
-    def map_batches(self, function: Callable[[Any], Any]) -> ColumnStream:
+    def map_batches(self, function: Callable[[pa.RecordBatch], object]) -> ColumnStream:
         """Call a function with each batch; it gives a row for each row, in their order, which keeps its timestamp.
 
         Parameters
@@ -297,7 +308,7 @@ class ColumnStream:
 
         return self._apply("MapBatches", MapRows(_batch_function(function, "map_batches()")), lifecycle=function)
 
-    def flat_map_batches(self, function: Callable[[Any], Any]) -> ColumnStream:
+    def flat_map_batches(self, function: Callable[[pa.RecordBatch], object]) -> ColumnStream:
         """Call a function with each batch; it gives any rows, which all have the latest timestamp of the batch.
 
         Examples
@@ -407,7 +418,7 @@ class ColumnStream:
 
     # --- the way out
 
-    def as_records(self, type: Any = None) -> DataStream[Any]:
+    def as_records(self, type: object = None) -> DataStream[Any]:
         """Make records of the rows, for what follows record by record.
 
         Parameters
@@ -451,7 +462,7 @@ class ColumnStream:
         side = SideOutputTransformation("SideOutput", stream._value_type, [stream._transformation], output_tag=tag)
         return ColumnStream(type(stream)(stream._env, side))
 
-    def sink_to(self, sink: Any) -> DataStreamSink:
+    def sink_to(self, sink: Sink) -> DataStreamSink:
         """Write the rows with a `Sink` of ``flinkbuf.datastream.connectors``.
 
         A `FileSink` of Parquet takes the batches as they are, by the names of their columns, if its buckets and its
@@ -507,7 +518,7 @@ class ColumnStream:
             return records.execute_and_collect(job_execution_name)
         return records.execute_and_collect(job_execution_name, limit)
 
-    def to_data_frame(self, schema: Any = None) -> Any:
+    def to_data_frame(self, schema: object = None) -> Any:
         """Give Spark the rows, as a DataFrame; see `DataStream.to_data_frame`.
 
         Parameters
@@ -636,10 +647,10 @@ class KeyedColumnStream:
         if any(each.is_of_window for _, each in checked):
             raise ValueError("window_start() and window_end() are of a window: call window(...) before aggregate()")
         _check_names("aggregate()", (*self._names, *aggregates), row_kind=row_kind)
-        stream = self._transform("Aggregate", ColumnAggregateFactory(None, self._names, checked, row_kind))
+        stream = self._transform("Aggregate", checked, ColumnAggregateFactory(None, self._names, checked, row_kind))
         return ColumnStream(stream._stream, None, _with_columns(stream.schema, row_kind=row_kind))
 
-    def deduplicate(self, keep: str = "first", by: Any = None, *, row_kind: str | None = None) -> ColumnStream:
+    def deduplicate(self, keep: str = "first", by: object = None, *, row_kind: str | None = None) -> ColumnStream:
         """Give one row of each key: the first or the last, in the order in which they came or by a column.
 
         The first row to come is given when it comes, and of what was given only the key is kept. Otherwise each batch
@@ -671,7 +682,7 @@ class KeyedColumnStream:
     def top(
         self,
         n: int,
-        by: Any,
+        by: object,
         descending: bool | Sequence[bool] = True,
         *,
         rank: str | None = None,
@@ -750,7 +761,7 @@ class KeyedColumnStream:
         return JoinedColumnStreams(self, other, how)
 
     def process_batches(
-        self, function: KeyedBatchFunction, output_type: Any = None, timestamp_column: str | None = None
+        self, function: KeyedBatchFunction, output_type: object = None, timestamp_column: str | None = None
     ) -> ColumnStream:
         """Call a function with the rows of many keys at once; it has state and timers by key, as columns.
 
@@ -810,11 +821,13 @@ class KeyedColumnStream:
         stream = self._stream._transform("ProcessBatches", self._stream._value_type, factory, is_keyed=True)
         return ColumnStream(stream, output_type, None if schema is not None else _unknown_schema)
 
-    def _transform(self, name: str, factory: Any) -> ColumnStream:
+    def _transform(
+        self, name: str, aggregates: tuple[tuple[str, Aggregate], ...], factory: OperatorFactory
+    ) -> ColumnStream:
         from flinkbuf.streaming.columns.column_groups import schema_of_groups
 
         stream = self._stream._transform(name, self._stream._value_type, factory, is_keyed=True)
-        origin, names, aggregates = self._origin, self._names, factory.aggregates
+        origin, names = self._origin, self._names
         return ColumnStream(stream, None, lambda: schema_of_groups(origin.schema(), names, aggregates))
 
 
@@ -832,7 +845,7 @@ class WindowedColumnStream:
     <WindowedColumnStream of TumblingEventTimeWindows(1000, 0)>
     """
 
-    def __init__(self, keyed: KeyedColumnStream, window_assigner: Any) -> None:
+    def __init__(self, keyed: KeyedColumnStream, window_assigner: WindowAssigner[Any, Any]) -> None:
         self._keyed = keyed
         self._assigner = window_assigner
         self._is_counting = type(window_assigner) is CountTumblingWindowAssigner
@@ -908,9 +921,9 @@ class WindowedColumnStream:
         """
         keyed = self._keyed
         checked = _checked_aggregates(aggregates, keyed._names)
-        return keyed._transform("Window", self._factory(checked))
+        return keyed._transform("Window", checked, self._factory(checked))
 
-    def deduplicate(self, keep: str = "first", by: Any = None, **columns: Aggregate) -> ColumnStream:
+    def deduplicate(self, keep: str = "first", by: object = None, **columns: Aggregate) -> ColumnStream:
         """Give one row of each key when a window ends: the first or the last; see `KeyedColumnStream.deduplicate`.
 
         Parameters
@@ -938,7 +951,7 @@ class WindowedColumnStream:
     def top(
         self,
         n: int,
-        by: Any,
+        by: object,
         descending: bool | Sequence[bool] = True,
         *,
         rank: str | None = None,
@@ -970,7 +983,7 @@ class WindowedColumnStream:
         """
         return self._first_rows("top()", _top_rows(n, by, descending, rank), columns)
 
-    def _first_rows(self, where: str, ranked: RankedRows, columns: dict[str, Any]) -> ColumnStream:
+    def _first_rows(self, where: str, ranked: RankedRows, columns: dict[str, Aggregate]) -> ColumnStream:
         keyed = self._keyed
         for name, each in columns.items():
             if not isinstance(each, Aggregate) or not each.is_of_window:
@@ -983,7 +996,7 @@ class WindowedColumnStream:
         stream = keyed._stream._transform("Window", keyed._stream._value_type, factory, is_keyed=True)
         return ColumnStream(stream, None, _with_columns(keyed._origin.schema, tuple(columns), ranked.rank))
 
-    def _factory(self, aggregates: tuple[tuple[str, Aggregate], ...]) -> Any:
+    def _factory(self, aggregates: tuple[tuple[str, Aggregate], ...]) -> OperatorFactory:
         """Return the factory of the operator for these windows."""
         names = self._keyed._names
         if any(each.is_of_window for _, each in aggregates):
@@ -1006,7 +1019,7 @@ class WindowedColumnStream:
 # --- aggregates
 
 
-def count(column: Any = None) -> Aggregate:
+def count(column: object = None) -> Aggregate:
     """Count the rows, or the values of a column that are not null.
 
     Examples
@@ -1017,7 +1030,7 @@ def count(column: Any = None) -> Aggregate:
     return Aggregate("count", () if column is None else (column,))
 
 
-def sum_(column: Any) -> Aggregate:
+def sum_(column: object) -> Aggregate:
     """Add up a column: integers in 64 bits, other numbers as double or decimal; too large a sum is an error.
 
     Examples
@@ -1028,7 +1041,7 @@ def sum_(column: Any) -> Aggregate:
     return Aggregate("sum", (column,))
 
 
-def min_(column: Any) -> Aggregate:
+def min_(column: object) -> Aggregate:
     """Find the lowest value of a column.
 
     Examples
@@ -1039,7 +1052,7 @@ def min_(column: Any) -> Aggregate:
     return Aggregate("min", (column,))
 
 
-def max_(column: Any) -> Aggregate:
+def max_(column: object) -> Aggregate:
     """Find the highest value of a column.
 
     Examples
@@ -1050,7 +1063,7 @@ def max_(column: Any) -> Aggregate:
     return Aggregate("max", (column,))
 
 
-def mean(column: Any) -> Aggregate:
+def mean(column: object) -> Aggregate:
     """Find the mean of a column, as a double.
 
     Examples
@@ -1061,7 +1074,7 @@ def mean(column: Any) -> Aggregate:
     return Aggregate("mean", (column,))
 
 
-def first(column: Any) -> Aggregate:
+def first(column: object) -> Aggregate:
     """Take the value of the first row, in the order in which they came, where it is not null.
 
     Examples
@@ -1072,7 +1085,7 @@ def first(column: Any) -> Aggregate:
     return Aggregate("first", (column,))
 
 
-def last(column: Any) -> Aggregate:
+def last(column: object) -> Aggregate:
     """Take the value of the last row, in the order in which they came, where it is not null.
 
     Examples
@@ -1083,7 +1096,7 @@ def last(column: Any) -> Aggregate:
     return Aggregate("last", (column,))
 
 
-def min_by(column: Any, by: Any) -> Aggregate:
+def min_by(column: object, by: object) -> Aggregate:
     """Take the value of the row where another column is lowest; the first of several such rows.
 
     Examples
@@ -1094,7 +1107,7 @@ def min_by(column: Any, by: Any) -> Aggregate:
     return Aggregate("min_by", (column, by))
 
 
-def max_by(column: Any, by: Any) -> Aggregate:
+def max_by(column: object, by: object) -> Aggregate:
     """Take the value of the row where another column is highest; the first of several such rows.
 
     Examples
@@ -1105,7 +1118,7 @@ def max_by(column: Any, by: Any) -> Aggregate:
     return Aggregate("max_by", (column, by))
 
 
-def count_distinct(column: Any) -> Aggregate:
+def count_distinct(column: object) -> Aggregate:
     """Count the different values of a column that are not null.
 
     Examples
@@ -1116,7 +1129,7 @@ def count_distinct(column: Any) -> Aggregate:
     return Aggregate("count_distinct", (column,))
 
 
-def stddev(column: Any) -> Aggregate:
+def stddev(column: object) -> Aggregate:
     """Find the standard deviation of a sample; null for fewer than two values.
 
     Examples
@@ -1127,7 +1140,7 @@ def stddev(column: Any) -> Aggregate:
     return Aggregate("stddev", (column,))
 
 
-def collect(column: Any) -> Aggregate:
+def collect(column: object) -> Aggregate:
     """Collect the values of a column that are not null, in the order in which they came, as a list.
 
     Examples
@@ -1160,11 +1173,11 @@ def window_end() -> Aggregate:
     return Aggregate(WINDOW_END)
 
 
-def _unknown_schema() -> Any:
+def _unknown_schema() -> pa.Schema:
     raise ValueError("which columns process_batches() gives is known when they come: say output_type=")
 
 
-def _named(names: tuple[str, ...], columns: dict[str, Any], where: str) -> tuple[tuple[str, Any], ...]:
+def _named(names: tuple[str, ...], columns: dict[str, object], where: str) -> tuple[tuple[str, object], ...]:
     for name in names:
         if not isinstance(name, str):
             raise TypeError(
@@ -1178,12 +1191,12 @@ def _named(names: tuple[str, ...], columns: dict[str, Any], where: str) -> tuple
     return (*((name, name) for name in names), *columns.items())
 
 
-def _batch_function(function: Any, where: str) -> Callable[[Any], Any]:
+def _batch_function(function: object, where: str) -> Callable[[pa.RecordBatch], object]:
     check_function(function, MapBatchFunction, f"{where} takes a function of a batch, or a MapBatchFunction")
     return as_call(function, MapBatchFunction, "map_batch")
 
 
-def _one_row(keep: Any, by: Any) -> RankedRows:
+def _one_row(keep: object, by: object) -> RankedRows:
     """Return which row of a group is kept."""
     if keep not in ("first", "last"):
         raise ValueError(f'keep= of deduplicate() is "first" or "last", got {keep!r:.80}')
@@ -1193,7 +1206,7 @@ def _one_row(keep: Any, by: Any) -> RankedRows:
     return RankedRows(limit=1, by=() if by is None else ((by, is_last),), is_newest_first=is_last)
 
 
-def _top_rows(n: Any, by: Any, descending: Any, rank: Any) -> RankedRows:
+def _top_rows(n: object, by: object, descending: Any, rank: str | None) -> RankedRows:
     """Return which rows of a group are kept."""
     if isinstance(n, bool) or not isinstance(n, int):
         raise TypeError(f"top() takes how many rows a key has, an int, got {type(n).__name__} {n!r:.80}")
@@ -1215,7 +1228,7 @@ def _top_rows(n: Any, by: Any, descending: Any, rank: Any) -> RankedRows:
     return RankedRows(limit=n, by=tuple(zip(columns, directions, strict=True)), rank=rank)
 
 
-def _check_names(where: str, taken: tuple[str, ...], **names: Any) -> None:
+def _check_names(where: str, taken: tuple[str, ...], **names: object) -> None:
     """Raise unless these are names of columns that a result has besides others, or None."""
     for parameter, name in names.items():
         if name is None:
@@ -1228,14 +1241,14 @@ def _check_names(where: str, taken: tuple[str, ...], **names: Any) -> None:
 
 
 def _with_columns(
-    find_schema: Callable[[], Any],
+    find_schema: Callable[[], pa.Schema],
     times: tuple[str, ...] = (),
     rank: str | None = None,
     row_kind: str | None = None,
-) -> Callable[[], Any]:
+) -> Callable[[], pa.Schema]:
     """Return what finds a schema with these columns in the end, those that have a name."""
 
-    def schema() -> Any:
+    def schema() -> pa.Schema:
         import pyarrow as pa
 
         types = [*((name, pa.timestamp("ms")) for name in times), (rank, pa.int64()), (row_kind, pa.string())]
@@ -1245,14 +1258,16 @@ def _with_columns(
     return schema
 
 
-def _tag_of(output_tag: Any) -> str:
+def _tag_of(output_tag: object) -> str:
     if not isinstance(output_tag, OutputTag):
         raise TypeError(f"an OutputTag is needed, got {type(output_tag).__name__} {output_tag!r:.80}")
     tag_id: str = output_tag.tag_id
     return tag_id
 
 
-def _windows_of(assigner: Any) -> Any:
+def _windows_of(
+    assigner: Any,
+) -> SlicedWindows | EventTimeSessionWindows | CountTumblingWindowAssigner:
     """Return what the operator is told of an assigner; one that a user has derived may do anything with a record."""
     if type(assigner) in (TumblingEventTimeWindows, SlidingEventTimeWindows):
         return SlicedWindows(assigner.size_ms, assigner.slide_ms, assigner.offset_ms)
@@ -1268,7 +1283,7 @@ def _windows_of(assigner: Any) -> Any:
     )
 
 
-def _checked_aggregates(aggregates: dict[str, Any], key: tuple[str, ...]) -> tuple[tuple[str, Aggregate], ...]:
+def _checked_aggregates(aggregates: dict[str, Aggregate], key: tuple[str, ...]) -> tuple[tuple[str, Aggregate], ...]:
     if not aggregates:
         raise ValueError("aggregate() needs an aggregate, such as bids=count()")
     for name, aggregate in aggregates.items():

@@ -1,25 +1,25 @@
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 class RowProbe:
     def __init__(
         self,
-        slots: np.ndarray[Any, Any],
-        times: np.ndarray[Any, Any],
+        slots: np.ndarray,
+        times: np.ndarray,
         lower: int,
         upper: int,
         marks_partners: bool = False,
     ) -> None: ...
     @property
-    def had_partner(self) -> np.ndarray[Any, Any] | None: ...
+    def had_partner(self) -> np.ndarray | None: ...
 
 class TakenRows(NamedTuple):
-    slots: np.ndarray[Any, Any]
-    numbers: np.ndarray[Any, Any]
-    times: np.ndarray[Any, Any]
-    had_partner: np.ndarray[Any, Any]
+    slots: np.ndarray
+    numbers: np.ndarray
+    times: np.ndarray
+    had_partner: np.ndarray
 
 class SlotRows:
     def __len__(self) -> int: ...
@@ -30,17 +30,15 @@ class SlotRows:
     def grow(self, slot_count: int) -> None: ...
     def insert(
         self,
-        slots: np.ndarray[Any, Any],
-        times: np.ndarray[Any, Any],
+        slots: np.ndarray,
+        times: np.ndarray,
         number: int,
-        had_partner: np.ndarray[Any, Any] | None = None,
+        had_partner: np.ndarray | None = None,
     ) -> None: ...
-    def pairs(self, probe: RowProbe, max_rows: int) -> Iterator[tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]]: ...
-    def withdraw(
-        self, probe: RowProbe, max_rows: int
-    ) -> Iterator[tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]]: ...
-    def find(self, probe: RowProbe) -> np.ndarray[Any, Any]: ...
+    def pairs(self, probe: RowProbe, max_rows: int) -> Iterator[tuple[np.ndarray, np.ndarray]]: ...
+    def withdraw(self, probe: RowProbe, max_rows: int) -> Iterator[tuple[np.ndarray, np.ndarray]]: ...
+    def find(self, probe: RowProbe) -> np.ndarray: ...
     def expire(self, limit: int, max_rows: int) -> Iterator[TakenRows]: ...
     def between(self, lower: int, upper: int, max_rows: int) -> Iterator[TakenRows]: ...
-    def first_numbers(self) -> np.ndarray[Any, Any]: ...
-    def keep(self, slots: np.ndarray[Any, Any]) -> None: ...
+    def first_numbers(self) -> np.ndarray: ...
+    def keep(self, slots: np.ndarray) -> None: ...

@@ -7,7 +7,7 @@ new row. So they take part wherever those of the core do: in slices of windows, 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from flinkbuf.streaming.chain.map_batches import array_of, is_polars
 from flinkbuf.streaming.columns.aggregates import Aggregate
@@ -57,13 +57,13 @@ class ColumnAggregateFunction(Aggregate):
     [('a', 4.0), ('b', 5.0)]
     """
 
-    state_schema: Any = None
-    result_type: Any = None
+    state_schema: pa.Schema = None
+    result_type: pa.DataType = None
 
-    def __init__(self, *columns: Any) -> None:
+    def __init__(self, *columns: object) -> None:
         super().__init__(type(self).__name__, columns)
 
-    def accumulate(self, batch: pa.RecordBatch, groups: np.ndarray) -> Any:
+    def accumulate(self, batch: pa.RecordBatch, groups: np.ndarray) -> object:
         """Return the partial states of the rows of a batch.
 
         Parameters
@@ -80,11 +80,11 @@ class ColumnAggregateFunction(Aggregate):
         """
         raise NotImplementedError(f"{type(self).__name__}.accumulate")
 
-    def merge(self, one: pa.RecordBatch, other: pa.RecordBatch) -> Any:
+    def merge(self, one: pa.RecordBatch, other: pa.RecordBatch) -> object:
         """Return partial states put together: row i of the result is of row i of each; those of `one` came first."""
         raise NotImplementedError(f"{type(self).__name__}.merge")
 
-    def result(self, state: pa.RecordBatch) -> Any:
+    def result(self, state: pa.RecordBatch) -> object:
         """Return the results of partial states, a value for each row."""
         raise NotImplementedError(f"{type(self).__name__}.result")
 
@@ -113,7 +113,7 @@ class ColumnAggregateFunction(Aggregate):
         if not len(self.state_schema):
             raise TypeError(f"{name}= of aggregate(): state_schema of {type(self).__name__} has no column")
 
-    def accumulator(self, name: str, types: tuple[Any, ...]) -> FunctionStates:
+    def accumulator(self, name: str, types: tuple[pa.DataType, ...]) -> FunctionStates:
         """Return what keeps the states of groups, for the result called `name` of columns of these types."""
         return FunctionStates(self, name)
 
@@ -223,7 +223,7 @@ class FunctionStates:
     def _merge(self, one: pa.RecordBatch, other: pa.RecordBatch) -> pa.RecordBatch:
         return self._states(self._function.merge(one, other), one.num_rows, "merge")
 
-    def _states(self, given: Any, count: int, method: str) -> pa.RecordBatch:
+    def _states(self, given: object, count: int, method: str) -> pa.RecordBatch:
         """Return what a method gave as states."""
         import pyarrow as pa
 
@@ -264,7 +264,7 @@ class FunctionStates:
         return f"{type(self._function).__name__}.{method}() for {self._name!r}"
 
 
-def _columns_given(given: Any) -> dict[str, Any] | None:
+def _columns_given(given: object) -> dict[str, object] | None:
     import pyarrow as pa
 
     if is_polars(given) and hasattr(given, "to_arrow"):

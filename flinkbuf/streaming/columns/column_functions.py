@@ -16,28 +16,22 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-_NAME: Final = "name"
-_ARROW: Final = "expression of pyarrow.compute"
-_POLARS: Final = "expression of polars"
-_FUNCTION: Final = "function"
+_ARROW: Final = "pyarrow.compute"
+_POLARS: Final = "polars"
 
 
-def _kind_of(value: Any) -> str:
-    """Return what a value says a column by: if by nothing else, it is to be a function."""
+def _library_of(value: object) -> str | None:
+    """Return the library whose expression a value is; None: it is none."""
     import pyarrow.compute as pc
 
-    if isinstance(value, str):
-        return _NAME
     if isinstance(value, pc.Expression):
         return _ARROW
-    if is_polars(value) and hasattr(value, "meta"):
-        return _POLARS
-    return _FUNCTION
+    return _POLARS if is_polars(value) and hasattr(value, "meta") else None
 
 
-def check_expression(name: str, value: Any) -> None:
+def check_expression(name: str, value: object) -> None:
     """Raise TypeError unless a value says what a column is."""
-    if callable(value) or _kind_of(value) is not _FUNCTION:
+    if callable(value) or isinstance(value, str) or _library_of(value) is not None:
         return
     raise TypeError(
         f"{name} must be the name of a column, an expression of pyarrow.compute or polars, or a function that takes a "
@@ -49,7 +43,7 @@ def check_expression(name: str, value: Any) -> None:
 class FilterRows:
     """Keeps the rows for which a predicate is true."""
 
-    predicate: Any
+    predicate: object
 
     def __call__(self, element: ColumnBatch) -> Iterator[ColumnBatch]:
         """Give the rows that stay."""
@@ -65,7 +59,7 @@ class FilterRows:
 class SelectColumns:
     """Makes rows of the columns that are named; with `keeps`, besides those that there are."""
 
-    columns: tuple[tuple[str, Any], ...]
+    columns: tuple[tuple[str, object], ...]
     keeps: bool = False
 
     def __call__(self, element: ColumnBatch) -> Iterator[ColumnBatch]:
@@ -115,7 +109,7 @@ class RenameColumns:
 class MapRows:
     """Calls a function of the user that gives as many rows as it is given, in their order; they keep timestamps."""
 
-    function: Callable[[Any], Any]
+    function: Callable[[pa.RecordBatch], object]
 
     def __call__(self, element: ColumnBatch) -> Iterator[ColumnBatch]:
         """Give the rows of the function's batches."""
@@ -135,7 +129,7 @@ class MapRows:
 class FlatMapRows:
     """Calls a function of the user that gives any rows; all have the latest timestamp of their batch."""
 
-    function: Callable[[Any], Any]
+    function: Callable[[pa.RecordBatch], object]
 
     def __call__(self, element: ColumnBatch) -> Iterator[ColumnBatch]:
         """Give the rows of the function's batches."""
@@ -159,12 +153,14 @@ def schema_behind(function: Callable[[ColumnBatch], Iterable[ColumnBatch]], sche
     )
 
 
-def column_of(batch: pa.RecordBatch, what: Any, where: str) -> pa.Array:
+def column_of(batch: pa.RecordBatch, what: object, where: str) -> pa.Array:
     """Return a column of a batch, by name, by expression, or as a function says."""
     return columns_of(batch, (("column", what),), where)["column"]
 
 
-def columns_of(batch: pa.RecordBatch, columns: Iterable[tuple[str, Any]], where: str = "select()") -> dict[str, Any]:
+def columns_of(
+    batch: pa.RecordBatch, columns: Iterable[tuple[str, object]], where: str = "select()"
+) -> dict[str, pa.Array]:
     """Return columns by the names that they are to have, in order.
 
     Raises
@@ -174,24 +170,24 @@ def columns_of(batch: pa.RecordBatch, columns: Iterable[tuple[str, Any]], where:
     TypeError, ValueError
         If a function gives no column, or one of another length.
     """
-    made: dict[str, Any] = {}
-    by_library: dict[str, dict[str, Any]] = {}
+    made: dict[str, pa.Array] = {}
+    by_library: dict[str, dict[str, object]] = {}
     for name, what in columns:
-        kind = _kind_of(what)
-        if kind is _NAME:
+        if isinstance(what, str):
             _check_there(batch, (what,), where)
             made[name] = batch.column(what)
-        elif kind is _FUNCTION:
-            made[name] = _checked(what(batch), batch, name, where)
-        else:
+        elif (library := _library_of(what)) is not None:
             made[name] = None  # which keeps its place
-            by_library.setdefault(kind, {})[name] = what
-    for kind, expressions in by_library.items():
-        made.update(_by_arrow(batch, expressions) if kind is _ARROW else _by_polars(batch, expressions))
+            by_library.setdefault(library, {})[name] = what
+        else:
+            assert callable(what)
+            made[name] = _checked(what(batch), batch, name, where)
+    for library, expressions in by_library.items():
+        made.update(_by_arrow(batch, expressions) if library is _ARROW else _by_polars(batch, expressions))
     return made
 
 
-def _by_arrow(batch: pa.RecordBatch, expressions: dict[str, Any]) -> dict[str, Any]:
+def _by_arrow(batch: pa.RecordBatch, expressions: dict[str, object]) -> dict[str, pa.Array]:
     import pyarrow as pa
     from pyarrow import acero
 
@@ -201,7 +197,7 @@ def _by_arrow(batch: pa.RecordBatch, expressions: dict[str, Any]) -> dict[str, A
     return {name: array_of_chunks(table.column(name)) for name in expressions}
 
 
-def _by_polars(batch: pa.RecordBatch, expressions: dict[str, Any]) -> dict[str, Any]:
+def _by_polars(batch: pa.RecordBatch, expressions: dict[str, object]) -> dict[str, pa.Array]:
     import polars
 
     rows: Any = polars.from_arrow(batch)  # a DataFrame, as a batch has columns
@@ -209,18 +205,18 @@ def _by_polars(batch: pa.RecordBatch, expressions: dict[str, Any]) -> dict[str, 
     return {name: _checked(frame[name].to_arrow(), batch, name, "select()") for name in expressions}
 
 
-def _checked(column: Any, batch: pa.RecordBatch, name: str, where: str) -> pa.Array:
+def _checked(column: object, batch: pa.RecordBatch, name: str, where: str) -> pa.Array:
     """Return what a function gave as a column: an Arrow array, a scalar for all rows, or what Arrow makes one of."""
     import pyarrow as pa
 
     if isinstance(column, pa.Scalar):
         return pa.repeat(column, batch.num_rows)
-    column = array_of(column, f"the function for {name!r} in {where} gives", ", or an Arrow scalar")
-    if len(column) != batch.num_rows:
+    values = array_of(column, f"the function for {name!r} in {where} gives", ", or an Arrow scalar")
+    if len(values) != batch.num_rows:
         raise ValueError(
-            f"the function for {name!r} in {where} was given {batch.num_rows} rows and gave {len(column)} values"
+            f"the function for {name!r} in {where} was given {batch.num_rows} rows and gave {len(values)} values"
         )
-    return column
+    return values
 
 
 def _check_there(batch: pa.RecordBatch, names: Iterable[str], where: str) -> None:
@@ -241,12 +237,12 @@ def check_differ(names: list[str], where: str) -> None:
         )
 
 
-def _given(results: Any) -> Iterator[pa.RecordBatch]:
+def _given(results: object) -> Iterator[pa.RecordBatch]:
     for result in each_batch(results):
         yield from record_batches(result)
 
 
-def _other_count(count: int, given: Any) -> ValueError:
+def _other_count(count: int, given: object) -> ValueError:
     return ValueError(
         f"the function of map_batches() was given {count} rows and gave {given}: it gives a row for each, in their "
         "order; one that gives other rows is called by flat_map_batches()"

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from flinkbuf._core.columns.key_slots import KeySlots
 from flinkbuf.records.column_exchange import go_alike, key_columns
@@ -40,9 +40,9 @@ class GroupPlan:
         Of the columns that each reads.
     """
 
-    key_schema: Any
+    key_schema: pa.Schema
     aggregates: tuple[tuple[str, Aggregate], ...]
-    types: tuple[tuple[Any, ...], ...]
+    types: tuple[tuple[pa.DataType, ...], ...]
 
     @staticmethod
     def of(

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from flinkbuf._core.columns.key_slots import KeySlots
 from flinkbuf._core.columns.slot_rows import RowProbe, SlotRows, TakenRows
@@ -24,6 +24,7 @@ from flinkbuf.streaming.columns.grouping_operator import event_times
 from flinkbuf.streaming.columns.row_store import RowStore
 from flinkbuf.streaming.columns.sliced_windows import SlicedWindows
 from flinkbuf.streaming.time.combined_watermark import CombinedWatermark
+from flinkbuf.streaming.time.processing_time import TimerHandle
 from flinkbuf.streaming.windows.window_operation import LATE_RECORDS
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ class JoinPlan:
 
     kind: str
     keys: tuple[tuple[str, ...], tuple[str, ...]]
-    schemas: tuple[Any, Any]
+    schemas: tuple[pa.Schema, pa.Schema]
 
     @property
     def is_left_only(self) -> bool:
@@ -152,7 +153,12 @@ class JoinSide:
         self._store = RowStore(self._stored_schema)
 
     def add(
-        self, slots: np.ndarray, times: np.ndarray, batch: pa.RecordBatch, stamps: np.ndarray, had_partner: Any = None
+        self,
+        slots: np.ndarray,
+        times: np.ndarray,
+        batch: pa.RecordBatch,
+        stamps: np.ndarray,
+        had_partner: np.ndarray | None = None,
     ) -> None:
         """Keep rows; `times` are what their partners go by."""
         import pyarrow as pa
@@ -222,7 +228,7 @@ class ColumnJoinOperator(MultipleInputOperator):
         """Count rows that come too late."""
         self._late_counter = self.context.metrics.register(LATE_RECORDS, Counter())
 
-    def initialize_state(self, snapshot: Any) -> None:
+    def initialize_state(self, snapshot: object) -> None:
         """Take restored rows, and have snapshots hold those to come."""
         super().initialize_state(snapshot)
         self.context.keyed_state.keep_columns(self, len(self._plan.keys[LEFT]))
@@ -232,7 +238,7 @@ class ColumnJoinOperator(MultipleInputOperator):
         """Return how many rows came from both sides."""
         return sum(pages.row_count for pages in self._pages)
 
-    def process_input_element(self, index: int, value: Any, timestamp: int) -> None:
+    def process_input_element(self, index: int, value: ColumnBatch | bytes, timestamp: int) -> None:
         """Take an element of a side, or the page of one."""
         element = self._pages[index].element_of(value)
         if len(element):
@@ -468,7 +474,7 @@ class ColumnIntervalJoinOperator(PairingOperator):
         import numpy as np
 
         kept = self._kept_ms[side]
-        found: Any = np.minimum(stamps, MAX_WATERMARK - kept) + kept if kept <= MAX_WATERMARK else stamps
+        found: np.ndarray = np.minimum(stamps, MAX_WATERMARK - kept) + kept if kept <= MAX_WATERMARK else stamps
         return found
 
 
@@ -487,7 +493,7 @@ class ColumnTimeToLiveJoinOperator(PairingOperator):
         super().__init__(plan, "of all rows")
         self._time_to_live_ms = time_to_live_ms
         self._pause_ms = max(1, min(1000, time_to_live_ms // 20))  # at least between two looks at what is over
-        self._timer: Any = None
+        self._timer: TimerHandle | None = None
 
     def open(self) -> None:
         """Wait for the end of restored rows."""
@@ -548,7 +554,7 @@ class ColumnWindowJoinOperator(ColumnJoinOperator):
         super().__init__(plan, f"in {windows}")
         self._windows = windows
         self._given_to = NO_TIMESTAMP  # windows that end up to here were given
-        self._given: Any = None  # likewise, of each slot of a snapshot; None: of none
+        self._given: np.ndarray | None = None  # likewise, of each slot of a snapshot; None: of none
 
     # ---- rows
 
@@ -646,7 +652,7 @@ class ColumnWindowJoinOperator(ColumnJoinOperator):
     def _given_up_to(self, slots: np.ndarray) -> np.ndarray:
         import numpy as np
 
-        given: Any = np.maximum(self._of_slots(slots), self._given_to)
+        given: np.ndarray = np.maximum(self._of_slots(slots), self._given_to)
         return given
 
     def _take_given(self, slots: np.ndarray, given: np.ndarray) -> None:

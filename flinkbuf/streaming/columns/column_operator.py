@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from flinkbuf._core.columns.arrow_column import ArrowBatch
 from flinkbuf._core.flow.batch_records import RecordsToBatch
@@ -18,7 +18,7 @@ from flinkbuf._core.operators.timestamps_operator import TimestampsAndWatermarks
 from flinkbuf._core.value.type_codec import TypeCodec
 from flinkbuf.records.arrow_batches import arrow_batches, arrow_schema, batch_builder, record_type
 from flinkbuf.records.column_batch import ColumnBatch, PageReader, without_dictionaries
-from flinkbuf.streaming.chain.functions import has_lifecycle
+from flinkbuf.streaming.chain.functions import Function, has_lifecycle
 from flinkbuf.streaming.chain.map_batches import milliseconds_in, record_batches
 from flinkbuf.streaming.columns.column_functions import column_as
 from flinkbuf.streaming.time.watermark_strategy import TimestampAssigner, WatermarkStrategy
@@ -40,7 +40,7 @@ class ColumnOperator(StreamOperator):
         """Return how many rows came; for any thread, as its records are batches."""
         return self._pages.row_count
 
-    def process_element(self, value: Any, timestamp: int) -> None:
+    def process_element(self, value: ColumnBatch | bytes, timestamp: int) -> None:
         """Take an element, or the page of one."""
         self.process_batch(self._pages.element_of(value))
 
@@ -65,10 +65,10 @@ class ColumnFunctionOperator(ColumnOperator):
         With open(runtime_context) and close().
     """
 
-    def __init__(self, function: Callable[[ColumnBatch], Iterable[ColumnBatch]], lifecycle: Any = None) -> None:
+    def __init__(self, function: Callable[[ColumnBatch], Iterable[ColumnBatch]], lifecycle: object = None) -> None:
         super().__init__()
         self._function = function
-        self._lifecycle = lifecycle if lifecycle is not None and has_lifecycle(lifecycle) else None
+        self._lifecycle = lifecycle if isinstance(lifecycle, Function) and has_lifecycle(lifecycle) else None
 
     def open(self) -> None:
         """Open the user's function."""
@@ -95,7 +95,7 @@ class ColumnFunctionOperator(ColumnOperator):
 
 
 def as_columns_operator(
-    description: Any, declared: TypeInformation | None, max_rows: int, max_bytes: int, max_delay_ms: int
+    description: object, declared: TypeInformation | None, max_rows: int, max_bytes: int, max_delay_ms: int
 ) -> AsColumnsOperator:
     """Return the operator that makes column batches of records, or of records that are batches.
 
@@ -138,12 +138,12 @@ class _Elements:
         self._picks = picks
         self._schema = without_dictionaries(pa.RecordBatch.from_pylist([], schema)).schema
 
-    def __call__(self, batch: Any, timestamps: Any) -> Iterator[ColumnBatch]:
+    def __call__(self, batch: object, timestamps: np.ndarray | int | None) -> Iterator[ColumnBatch]:
         """Give the elements of a batch; `timestamps`: of its rows, or the one that all have, or None."""
         import numpy as np
 
         if isinstance(batch, ColumnBatch):  # of a source whose rows have timestamps of their own
-            batch, timestamps = batch.batch, batch.timestamps
+            timestamps, batch = batch.timestamps, batch.batch
         position = 0
         for each in record_batches(batch):
             if not each.num_rows:
@@ -173,7 +173,7 @@ class _Elements:
         return pa.record_batch(columns, schema=self._schema)
 
 
-def as_records_operator(description: Any) -> AsRecordsOperator:
+def as_records_operator(description: object) -> AsRecordsOperator:
     """Return the operator that makes records of column batches.
 
     Parameters
@@ -189,14 +189,14 @@ class _Rows:
 
     def __init__(self, codec: TypeCodec | None) -> None:
         self._codec = codec
-        self._codecs: dict[Any, TypeCodec] = {}
+        self._codecs: dict[pa.Schema, TypeCodec] = {}
         self._pages = PageReader()
 
     @property
     def rows_in(self) -> int:
         return self._pages.row_count
 
-    def __call__(self, value: Any) -> Iterator[tuple[ArrowBatch, np.ndarray | None, TypeCodec]]:
+    def __call__(self, value: ColumnBatch | bytes) -> Iterator[tuple[ArrowBatch, np.ndarray | None, TypeCodec]]:
         element = self._pages.element_of(value)
         batch = without_dictionaries(element.batch)
         codec = self._codec
@@ -229,7 +229,7 @@ class ColumnTimestampsOperator(TimestampsAndWatermarksOperator):
         """Return how many rows came."""
         return self._pages.row_count
 
-    def process_element(self, value: Any, timestamp: int) -> None:
+    def process_element(self, value: ColumnBatch | bytes, timestamp: int) -> None:
         """Give the rows of an element, or of a page, their timestamps."""
         element = self._pages.element_of(value)
         batch = element.batch
@@ -245,6 +245,5 @@ class ColumnTimestampsOperator(TimestampsAndWatermarksOperator):
 class _LatestTimestamp(TimestampAssigner):
     """By its latest row an element moves event time on."""
 
-    def extract_timestamp(self, value: Any, record_timestamp: int) -> int:
-        latest: int = value.latest
-        return latest
+    def extract_timestamp(self, value: ColumnBatch, record_timestamp: int) -> int:
+        return value.latest

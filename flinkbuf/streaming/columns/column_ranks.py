@@ -84,8 +84,14 @@ class ColumnRankOperator(ColumnAggregateOperator):
         fields = [*rows.type, pa.field(_TIME, pa.int64())]
         return [[pa.StructArray.from_arrays([*rows.flatten(), pa.array(times)], fields=fields), *computed]]
 
-    def _give_changed(self, slots: np.ndarray, before: int, latest: int) -> None:
+    @property
+    def _states(self) -> RankStates:
         (states,) = self._groups.aggregates.accumulators
+        assert isinstance(states, RankStates)
+        return states
+
+    def _give_changed(self, slots: np.ndarray, before: int, latest: int) -> None:
+        states = self._states
         ranks, numbers, kinds = states.changes(self._is_by_rank)
         if not self._is_by_rank and self._row_kind is None:
             stayed = kinds != RowKind.DELETE
@@ -96,7 +102,7 @@ class ColumnRankOperator(ColumnAggregateOperator):
     def _give_all(self, latest: int) -> None:
         import numpy as np
 
-        (states,) = self._groups.aggregates.accumulators
+        states = self._states
         counts, numbers = states.numbers()
         ranks = np.arange(len(numbers)) - np.repeat(np.cumsum(counts) - counts, counts) + 1
         self._give_rows(states, numbers, ranks, np.full(len(numbers), RowKind.INSERT))

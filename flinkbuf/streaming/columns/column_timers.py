@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from flinkbuf.streaming.columns.column_value_state import with_keys, without_keys
 from flinkbuf.streaming.columns.key_table import KeyTable, stable_order
@@ -30,9 +30,9 @@ _TIME: Final = "timestamp"
 class TimerRun:
     """Entries; those of a run that is kept rise by time."""
 
-    times: Any  # numpy.ndarray of int64
-    slots: Any  # numpy.ndarray of uint32
-    is_set: Any  # numpy.ndarray of bool; False: the timer is deleted
+    times: np.ndarray  # of int64
+    slots: np.ndarray  # of uint32
+    is_set: np.ndarray  # of bool; False: the timer is deleted
 
     def __len__(self) -> int:
         return len(self.times)
@@ -48,7 +48,7 @@ class TimerRun:
             np.concatenate([np.empty(0, np.bool_), *(each.is_set for each in runs)]),
         )
 
-    def take(self, rows: Any) -> TimerRun:
+    def take(self, rows: np.ndarray | slice) -> TimerRun:
         """Return some of the entries, in any order."""
         return TimerRun(self.times[rows], self.slots[rows], self.is_set[rows])
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from flinkbuf.records.arrow_batches import arrow_schema
 from flinkbuf.streaming.chain.map_batches import array_of, is_result, record_batches
@@ -48,14 +48,14 @@ class ColumnValueState:
 
     # --- what a function does with it
 
-    def get(self, keys: Any) -> pa.RecordBatch:
+    def get(self, keys: object) -> pa.RecordBatch:
         """Return a row for each key, in their order; null in all columns where a key has no value."""
         import pyarrow as pa
 
         slots = self._slots(keys, "get")
         return pa.record_batch([column.take(slots) for column in self._columns], schema=self.schema)
 
-    def put(self, keys: Any, columns: Any) -> None:
+    def put(self, keys: object, columns: object) -> None:
         """Give each key a row, in their order; of several rows for one key, the last stays.
 
         Parameters
@@ -77,14 +77,14 @@ class ColumnValueState:
             column.put(slots, values)
         self._is_there[slots] = True
 
-    def clear(self, keys: Any) -> None:
+    def clear(self, keys: object) -> None:
         """Take the values of keys away."""
         slots = self._slots(keys, "clear")
         for column in self._columns:
             column.clear(slots)
         self._is_there[slots] = False
 
-    def _slots(self, keys: Any, method: str) -> np.ndarray:
+    def _slots(self, keys: object, method: str) -> np.ndarray:
         slots = self._table.slots_given(keys, f"{method}() of the state {self._title!r}")
         self._reserve(len(self._table))
         return slots
@@ -95,7 +95,7 @@ class ColumnValueState:
             for column in self._columns:
                 column.reserve(count)
 
-    def _checked(self, columns: Any, count: int) -> list[pa.Array]:
+    def _checked(self, columns: object, count: int) -> list[pa.Array]:
         """Return what is put, by the columns of the state."""
         names = self.schema.names
         given = self._by_name(columns)
@@ -116,7 +116,7 @@ class ColumnValueState:
             checked.append(column_as(column, field.type, field.name, said, "give it that type"))
         return checked
 
-    def _by_name(self, columns: Any) -> dict[str, Any]:
+    def _by_name(self, columns: object) -> dict[str, object]:
         import pyarrow as pa
 
         if isinstance(columns, dict):
@@ -129,7 +129,7 @@ class ColumnValueState:
         whole = pa.Table.from_batches(list(record_batches(columns))).combine_chunks()
         return dict(zip(whole.column_names, whole.columns, strict=True))
 
-    def _array_of(self, name: str, column: Any) -> pa.Array:
+    def _array_of(self, name: str, column: object) -> pa.Array:
         import pyarrow as pa
 
         where = f"put() of the state {self._title!r}"
@@ -190,7 +190,7 @@ class ColumnStates:
         self._keep = keep
         self._states: dict[str, ColumnValueState] = {}
 
-    def get(self, name: str, description: Any) -> ColumnValueState:
+    def get(self, name: str, description: object) -> ColumnValueState:
         """Return the state of a name, made if it is new.
 
         Raises
@@ -237,7 +237,7 @@ def without_keys(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBatch]
     return keys, rows
 
 
-def _types_of(schema: pa.Schema) -> dict[str, Any]:
+def _types_of(schema: pa.Schema) -> dict[str, pa.DataType]:
     """Return the types of columns; those of lists are equal whatever their elements are called."""
     return {field.name: field.type for field in schema}
 

@@ -6,7 +6,7 @@ moved together, so that keys which come once and go do not stay. Owned by the op
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from flinkbuf.records.column_exchange import RowKeys, key_columns
 from flinkbuf.streaming.chain.map_batches import is_result, record_batches
@@ -82,7 +82,7 @@ class KeyTable:
         """Note the slots of keys that a function is given: if it gives them back, they need not be looked up."""
         self._in_hand = keys, slots
 
-    def slots_given(self, keys: Any, where: str) -> np.ndarray:
+    def slots_given(self, keys: object, where: str) -> np.ndarray:
         """Return the slots that a user means: by keys, as a batch with their columns, or by the slots themselves.
 
         Raises
@@ -167,7 +167,7 @@ def stable_order(numbers: np.ndarray, order: np.ndarray | None = None) -> np.nda
             return order
 
 
-def _kind_of(value: Any) -> str:
+def _kind_of(value: object) -> str:
     import numpy as np
 
     if isinstance(value, np.ndarray):

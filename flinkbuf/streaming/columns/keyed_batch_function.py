@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from flinkbuf.streaming.chain.functions import Function
 from flinkbuf.streaming.chain.map_batches import milliseconds_in
@@ -42,10 +42,10 @@ class KeyedBatchFunction(Function):
     """
 
     @abstractmethod
-    def process_batch(self, batch: pa.RecordBatch, context: KeyedBatchContext) -> Any:
+    def process_batch(self, batch: pa.RecordBatch, context: KeyedBatchContext) -> object:
         """Yield or return batches; the rows of key i are those from ``context.offsets[i]`` on, as they came."""
 
-    def on_timer(self, keys: pa.RecordBatch, context: KeyedBatchContext) -> Any:
+    def on_timer(self, keys: pa.RecordBatch, context: KeyedBatchContext) -> object:
         """Yield or return batches for keys whose timers are due, a row each, in order of ``context.timestamps``.
 
         It is called again for a key that has several, after the call for the earlier ones.
@@ -89,7 +89,7 @@ class KeyedBatchContext:
         self.current_watermark = current_watermark
         table.take_in_hand(keys, slots)
 
-    def register_event_time_timers(self, keys: Any, timestamps: Any) -> None:
+    def register_event_time_timers(self, keys: object, timestamps: object) -> None:
         """Have ``on_timer`` called for keys once the watermark has come to their timestamps.
 
         Parameters
@@ -101,11 +101,11 @@ class KeyedBatchContext:
         """
         self._note(keys, timestamps, True, "register_event_time_timers()")
 
-    def delete_event_time_timers(self, keys: Any, timestamps: Any) -> None:
+    def delete_event_time_timers(self, keys: object, timestamps: object) -> None:
         """Take back timers of keys at these times, as far as there are any."""
         self._note(keys, timestamps, False, "delete_event_time_timers()")
 
-    def _note(self, keys: Any, timestamps: Any, is_set: bool, where: str) -> None:
+    def _note(self, keys: object, timestamps: object, is_set: bool, where: str) -> None:
         if self._is_over:
             raise RuntimeError(
                 "this context was good for one call of the function, which is over: keep what you need of it, not the "
@@ -119,7 +119,7 @@ class KeyedBatchContext:
         self._is_over = True
 
 
-def _times_of(timestamps: Any, count: int, where: str) -> np.ndarray:
+def _times_of(timestamps: object, count: int, where: str) -> np.ndarray:
     """Return times as milliseconds, in an array of their own."""
     import numpy as np
     import pyarrow as pa

@@ -5,8 +5,8 @@ Flink: KeyedProcessOperator, with a call for a batch in place of each record.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, TypeGuard
 
 from flinkbuf._core.operators.stream_operator import NO_TIMESTAMP
 from flinkbuf.records.column_batch import ColumnBatch
@@ -53,7 +53,7 @@ class KeyedBatchOperator(ColumnOperator):
         self._timestamp_column = timestamp_column
         self._watermark = NO_TIMESTAMP
 
-    def initialize_state(self, snapshot: Any) -> None:
+    def initialize_state(self, snapshot: object) -> None:
         """Take restored timers; states are read when the function asks for them."""
         super().initialize_state(snapshot)
         keyed_state = self.context.keyed_state
@@ -108,7 +108,12 @@ class KeyedBatchOperator(ColumnOperator):
 
     # ---- results
 
-    def _give(self, method: Any, batch: pa.RecordBatch, context: KeyedBatchContext) -> None:
+    def _give(
+        self,
+        method: Callable[[pa.RecordBatch, KeyedBatchContext], object],
+        batch: pa.RecordBatch,
+        context: KeyedBatchContext,
+    ) -> None:
         """Emit what a method of the function makes of a batch; what it raises is said to be its own."""
         latest = NO_TIMESTAMP if context.timestamps is None else int(context.timestamps.max())
         results = self._results_of(method, batch, context, latest)
@@ -128,7 +133,11 @@ class KeyedBatchOperator(ColumnOperator):
         context.end()
 
     def _results_of(
-        self, method: Any, batch: pa.RecordBatch, context: KeyedBatchContext, latest: int
+        self,
+        method: Callable[[pa.RecordBatch, KeyedBatchContext], object],
+        batch: pa.RecordBatch,
+        context: KeyedBatchContext,
+        latest: int,
     ) -> Iterator[tuple[OutputTag | None, ColumnBatch]]:
         import numpy as np
 
@@ -173,26 +182,26 @@ class KeyedBatchOperator(ColumnOperator):
         return pa.record_batch(columns, schema=schema)
 
 
-def _each_result(results: Any, name: str) -> Iterator[tuple[OutputTag | None, Any]]:
+def _each_result(results: object, name: str) -> Iterator[tuple[OutputTag | None, object]]:
     """Yield the batches that a function gave, each with the side output that it goes to."""
     if results is None:
         return
-    is_one = is_result(results) or _is_tagged(results)
-    if not is_one and (not hasattr(results, "__iter__") or isinstance(results, (dict, str, bytes))):
+    if is_result(results) or _is_tagged(results):
+        results = (results,)
+    elif not isinstance(results, Iterable) or isinstance(results, (dict, str, bytes)):
         raise _no_batch(results, name)
-    each_of: Iterable[Any] = (results,) if is_one else results
-    for result in each_of:
+    for result in results:
         tag, batch = result if _is_tagged(result) else (None, result)
         if not is_result(batch):
             raise _no_batch(batch, name)
         yield tag, batch
 
 
-def _is_tagged(result: Any) -> bool:
+def _is_tagged(result: object) -> TypeGuard[tuple[OutputTag, object]]:
     return isinstance(result, tuple) and len(result) == 2 and isinstance(result[0], OutputTag)
 
 
-def _no_batch(result: Any, name: str) -> TypeError:
+def _no_batch(result: object, name: str) -> TypeError:
     return TypeError(
         f"{name} gives a batch, an iterable of batches or None; a batch is a pyarrow RecordBatch or Table, a DataFrame "
         "of polars or pandas, a dict of arrays, or a structured array of numpy; `tag, batch` is for a side output; got "

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from flinkbuf._core.columns.slot_aggregates import make_aggregate
 from flinkbuf._core.sort.slot_ranks import SlotRanks
@@ -43,9 +43,9 @@ class RankedRows(Aggregate):
     """
 
     kind: str = field(init=False, default="rows")
-    columns: tuple[Any, ...] = field(init=False, default=())
+    columns: tuple[object, ...] = field(init=False, default=())
     limit: int = 1
-    by: tuple[tuple[Any, bool], ...] = ()
+    by: tuple[tuple[object, bool], ...] = ()
     is_newest_first: bool = False
     rank: str | None = None
 
@@ -64,7 +64,7 @@ class RankedRows(Aggregate):
         by = f" by {', '.join(orders)}" if self.by else ""
         return f"top({self.limit}{by}{', the newest first' if self.is_newest_first else ''})"
 
-    def accumulator(self, name: str, types: tuple[Any, ...]) -> RankStates:
+    def accumulator(self, name: str, types: tuple[pa.DataType, ...]) -> RankStates:
         """Return what keeps the rows of groups.
 
         Raises
@@ -123,7 +123,7 @@ class RankStates:
         Of the rows, a struct, and of what they are ordered by and is no column of theirs.
     """
 
-    def __init__(self, ranked: RankedRows, types: Sequence[Any]) -> None:
+    def __init__(self, ranked: RankedRows, types: Sequence[pa.DataType]) -> None:
         import pyarrow as pa
 
         row, *computed = types
@@ -206,7 +206,7 @@ class RankStates:
         self._rows.append(rows.take(kept))  # a copy: whoever gave the arrays may write into their memory again
 
 
-def _lists_of(rows: pa.RecordBatch, counts: np.ndarray, type_: Any) -> pa.Array:
+def _lists_of(rows: pa.RecordBatch, counts: np.ndarray, type_: pa.DataType) -> pa.Array:
     import numpy as np
     import pyarrow as pa
 
@@ -218,7 +218,7 @@ def _lists_of(rows: pa.RecordBatch, counts: np.ndarray, type_: Any) -> pa.Array:
     return pa.ListArray.from_arrays(pa.array(offsets), structs, type=type_)
 
 
-def _check_kept(row: Any) -> None:
+def _check_kept(row: pa.StructType) -> None:
     """Raise TypeError if a column is of a type of which Arrow can take no rows."""
     import pyarrow as pa
 
@@ -232,7 +232,7 @@ def _check_kept(row: Any) -> None:
             ) from None
 
 
-def _orders_of(by: tuple[tuple[Any, bool], ...], row: Any, schema: pa.Schema) -> list[_Order]:
+def _orders_of(by: tuple[tuple[object, bool], ...], row: pa.StructType, schema: pa.Schema) -> list[_Order]:
     orders, place = [], row.num_fields
     for column, is_descending in by:
         if isinstance(column, str):
@@ -264,7 +264,7 @@ class _Order:
     """One column that rows are ordered by, as words: whether there is a value, then the value."""
 
     place: int  # among the columns of a row
-    type: Any
+    type: pa.DataType
     is_descending: bool
 
     @property
@@ -290,7 +290,7 @@ class _Order:
 
         return 3 if self.is_text or pa.types.is_decimal(self.type) else 2
 
-    def write(self, column: pa.Array, words: np.ndarray) -> Any:
+    def write(self, column: pa.Array, words: np.ndarray) -> pa.Array:
         """Write the words of a column; returned is what holds the memory that they point to."""
         import numpy as np
         import pyarrow as pa
@@ -325,18 +325,18 @@ def _numbers_of(column: pa.Array) -> np.ndarray:
     if types.is_floating(type_):
         values = column.fill_null(0).to_numpy(zero_copy_only=False).astype(np.float64)
         bits = np.where(np.isnan(values), np.int64(0x7FF8 << 48), values.view(np.int64))
-        found: Any = bits ^ ((bits >> 63) & np.int64(2**63 - 1))
+        found: np.ndarray = bits ^ ((bits >> 63) & np.int64(2**63 - 1))
         return found
     if not types.is_integer(type_):
         column = column.view(pa.int32() if type_.bit_width == 32 else pa.int64())
     numbers = column.fill_null(0).to_numpy(zero_copy_only=False)
     if types.is_unsigned_integer(type_) and type_.bit_width == 64:
-        shifted: Any = numbers.view(np.int64) ^ np.int64(-(2**63))
+        shifted: np.ndarray = numbers.view(np.int64) ^ np.int64(-(2**63))
         return shifted
     return numbers.astype(np.int64)
 
 
-def _write_texts(column: pa.Array, words: np.ndarray, valid: Any) -> None:
+def _write_texts(column: pa.Array, words: np.ndarray, valid: np.ndarray | bool) -> None:
     """Write where each text begins in memory, and its size."""
     import numpy as np
     from pyarrow import types
@@ -348,8 +348,8 @@ def _write_texts(column: pa.Array, words: np.ndarray, valid: Any) -> None:
         starts, sizes = (np.arange(len(column)) + column.offset) * width, np.full(len(column), width)
     else:
         is_large = types.is_large_string(column.type) or types.is_large_binary(column.type)
-        kind: Any = np.int64 if is_large else np.int32
-        offsets = np.frombuffer(column.buffers()[1], kind, len(column) + 1, column.offset * kind().itemsize)
+        kind = np.dtype(np.int64 if is_large else np.int32)
+        offsets = np.frombuffer(column.buffers()[1], kind, len(column) + 1, column.offset * kind.itemsize)
         starts, sizes = offsets[:-1].astype(np.int64), np.diff(offsets)
     words[:, 0] = starts + address
     words[:, 1] = np.where(valid, sizes, 0)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from math import gcd
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import numpy as np
@@ -55,7 +55,7 @@ class SlicedWindows:
         first, last = (each - (each - self.offset_ms) % self.slice_ms for each in bounds)
         if first == last:  # as for most batches, which need no division for each row
             return np.full(len(timestamps), first)
-        starts: Any = timestamps - (timestamps - self.offset_ms) % self.slice_ms
+        starts: np.ndarray = timestamps - (timestamps - self.offset_ms) % self.slice_ms
         return starts
 
     def ends_with(self, start: int) -> range:
