@@ -37,6 +37,9 @@ from flinkbuf.streaming.columns.column_value_state import ColumnValueState
 from flinkbuf.streaming.columns.keyed_batch_function import KeyedBatchContext, KeyedBatchFunction
 from flinkbuf.streaming.columns.ranked_rows import MAX_ORDERS, RankedRows
 from flinkbuf.streaming.columns.sliced_windows import CumulatingWindows, SlicedWindows
+from flinkbuf.streaming.sinks.collect import BATCHES_CAPACITY, Collector
+from flinkbuf.streaming.sinks.sink import Sink, SupportsPreprocessing
+from flinkbuf.streaming.sinks.sink_factories import CollectBatchesFactory, SinkWriterFactory
 from flinkbuf.streaming.time.watermark_strategy import WatermarkStrategy
 from flinkbuf.streaming.windows.assigner import WindowAssigner
 from flinkbuf.streaming.windows.count_windows import CountSlidingWindowAssigner, CountTumblingWindowAssigner
@@ -51,10 +54,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from flinkbuf.datastream.data_stream import DataStream
-    from flinkbuf.datastream.data_stream_sink import DataStreamSink
+    from flinkbuf.datastream.data_stream_sink import CloseableIterator, DataStreamSink
     from flinkbuf.datastream.program.operator_factories import OperatorFactory
     from flinkbuf.records.column_batch import ColumnBatch
-    from flinkbuf.streaming.sinks.sink import Sink
 
 __all__ = [
     "ColumnAggregateFunction",
@@ -466,7 +468,8 @@ class ColumnStream:
         """Write the rows with a `Sink` of ``flinkbuf.datastream.connectors``.
 
         A `FileSink` of Parquet takes the batches as they are, by the names of their columns, if its buckets and its
-        rolling policy do not depend on records. Others are given records.
+        rolling policy do not depend on records, and so does a sink of yours that says so by `Sink.of_columns`. Others
+        are given records.
 
         Examples
         --------
@@ -482,10 +485,14 @@ class ColumnStream:
         >>> [path.read_text() for path in pathlib.Path(folder).rglob("part-*")]
         ['+I[1]\\n']
         """
-        make = getattr(sink, "of_columns", None)
-        # What functions give is known without a run, too, but they would be called for it.
-        of_columns = None if make is None else make(self.schema() if self._find_schema is None else None)
-        return self.as_records().sink_to(sink) if of_columns is None else self._stream.sink_to(of_columns)
+        wants_another = isinstance(sink, SupportsPreprocessing) and sink.get_transformer() is not None
+        of_columns = None
+        if isinstance(sink, Sink) and not wants_another:
+            # What functions give is known without a run, too, but they would be called for it.
+            of_columns = sink.of_columns(self.schema() if self._find_schema is None else None)
+        if of_columns is None:
+            return self.as_records().sink_to(sink)
+        return self._stream._sink("Writer", SinkWriterFactory(of_columns, takes_batches=True))
 
     def print(self, sink_identifier: str | None = None) -> DataStreamSink:
         """Print each row to the standard output, as `DataStream.print` does.
@@ -517,6 +524,31 @@ class ColumnStream:
         if limit is None:
             return records.execute_and_collect(job_execution_name)
         return records.execute_and_collect(job_execution_name, limit)
+
+    def execute_and_collect_batches(self, job_execution_name: str | None = None) -> CloseableIterator[pa.RecordBatch]:
+        """Execute the program and give the rows as ``pyarrow.RecordBatch`` objects, as they come.
+
+        Otherwise it does what `execute_and_collect` does.
+
+        Examples
+        --------
+        >>> import pyarrow as pa
+        >>> import pyarrow.compute as pc
+        >>> from flinkbuf.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+        >>> numbers = env.from_collection(pa.table({"n": [1, 2, 3]})).as_columns()
+        >>> halves = numbers.with_columns(half=pc.field("n") / 2.0)
+        >>> with halves.execute_and_collect_batches() as batches:
+        ...     table = pa.Table.from_batches(batches, halves.schema())
+        >>> table.to_pydict()
+        {'n': [1, 2, 3], 'half': [0.5, 1.0, 1.5]}
+        """
+        name = job_execution_name or "DataStream Collect"
+        return self._stream._env._execute_and_collect(self, name, None, BATCHES_CAPACITY)
+
+    def _collect_to(self, collector: Collector) -> None:
+        """Add a sink of one subtask that hands the batches to the program."""
+        self._stream._sink("Data stream collect sink", CollectBatchesFactory(collector)).set_parallelism(1)
 
     def to_data_frame(self, schema: object = None) -> Any:
         """Give Spark the rows, as a DataFrame; see `DataStream.to_data_frame`.

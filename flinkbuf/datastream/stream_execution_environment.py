@@ -28,7 +28,7 @@ from flinkbuf.runtime.driver.job_files import CachedFile, JobFiles, PythonArchiv
 from flinkbuf.runtime.graph.transformation import OperatorTransformation
 from flinkbuf.streaming.chain.functions import ParallelSourceFunction
 from flinkbuf.streaming.chain.operator_config import ExecutionSettings
-from flinkbuf.streaming.sinks.collect import Collector
+from flinkbuf.streaming.sinks.collect import DEFAULT_CAPACITY, Collector
 from flinkbuf.streaming.sinks.sink_factories import PrintSinkFactory
 from flinkbuf.streaming.sources.source_factories import (
     COLLECTION_SOURCE_NAME,
@@ -41,6 +41,7 @@ from flinkbuf.streaming.time.watermark_strategy import WatermarkStrategy
 from flinkbuf.types.type_information import TypeInformation
 
 if TYPE_CHECKING:
+    from flinkbuf.datastream.columns import ColumnStream
     from flinkbuf.runtime.graph.stream_graph import StreamGraph
     from flinkbuf.runtime.scheduler.job_master_config import JobMasterConfig
 
@@ -1171,8 +1172,10 @@ class StreamExecutionEnvironment:
         if without_effect:
             warn(f"these settings have no effect in flinkbuf: {', '.join(without_effect)}")
 
-    def _execute_and_collect(self, stream: DataStream[Any], job_name: str, limit: int | None) -> Any:
-        collector = Collector()
+    def _execute_and_collect(
+        self, stream: DataStream[Any] | ColumnStream, job_name: str, limit: int | None, capacity: int = DEFAULT_CAPACITY
+    ) -> Any:
+        collector = Collector(capacity)
         stream._collect_to(collector)
         job, _ = self._make_job(job_name, collector.finish)
         collector.on_close = job.cancel

@@ -7,6 +7,7 @@ from flinkbuf._core.operators.stream_operator cimport StreamOperator
 cdef class SinkContext:
     cdef int64_t record_timestamp
     cdef int64_t watermark
+    cdef public object timestamps           # of the rows, where what is in hand is a batch
     cdef object processing_time             # ProcessingTimeService
 
 

@@ -13,6 +13,12 @@ cdef class SinkContext:
     """What a sink may ask about the record in hand. One object for all records: ask at once, do not keep it.
 
     Flink: SinkFunction.Context, SinkWriter.Context.
+
+    Attributes
+    ----------
+    timestamps : numpy.ndarray of int64 or None
+        Of the rows of the batch that ``SinkWriter.write_batch`` is given, in milliseconds since 1970, -2**63 where a
+        row has none. None: no row has one.
     """
 
     def __init__(self, processing_time):
@@ -65,9 +71,9 @@ cdef class SinkFunctionOperator(FunctionOperator):
 cdef class SinkWriterOperatorBase(StreamOperator):
     """Calls ``writer.write(value, context)`` for each record; when to flush and to commit is a subclass's matter."""
 
-    def use_writer(self, writer):
-        """Give it the writer: before the first record, in open()."""
-        self.write = writer.write
+    def use_writer(self, writer, bint takes_batches=False):
+        """Give it the writer: before the first record, in open(). One of a column stream takes batches."""
+        self.write = writer.write_batch if takes_batches else writer.write
         self.sink_context = SinkContext(self.context.processing_time)
 
     cpdef process_element(self, object value, int64_t timestamp):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Any
 
 from flinkbuf.errors import CorruptDataError
-from flinkbuf.records.column_batch import ColumnBatch, PageReader, without_dictionaries
+from flinkbuf.records.column_batch import without_dictionaries
 from flinkbuf.streaming.columns.column_functions import column_as
 from flinkbuf.streaming.sources.file_format import ColumnFormat
 from flinkbuf.streaming.sources.file_split import FileSplit
@@ -160,13 +160,12 @@ class ParquetColumnWriter:
 
         self._schema = schema
         self._writer = ParquetWriter(file, schema)
-        self._pages = PageReader()
         self._kept: list[pa.RecordBatch] = []
         self._row_count = self._byte_count = 0  # of these
 
-    def add_element(self, element: ColumnBatch | bytes) -> None:
+    def add_element(self, element: pa.RecordBatch) -> None:
         """Keep one batch; a full row group is written."""
-        batch = batch_as(self._pages.element_of(element).batch, self._schema)
+        batch = batch_as(element, self._schema)
         self._kept.append(batch)
         self._row_count += batch.num_rows
         self._byte_count += batch.nbytes

@@ -16,6 +16,7 @@ from flinkbuf.errors import CancelTaskError
 from flinkbuf.streaming.chain.by_reference import CannotBeginAgainError
 
 DEFAULT_CAPACITY = 1_000  # records between tasks and program; a task waits when there are so many
+BATCHES_CAPACITY = 16  # the same where they are batches of columns, each of thousands of rows
 _SLICE_S = 0.1  # a waiting thread looks so often whether it was cancelled, or interrupted from the keyboard
 _END = object()
 

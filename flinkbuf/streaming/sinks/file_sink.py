@@ -163,6 +163,10 @@ class PartFileWriter(SinkWriter):
         bucket = self._buckets.get(bucket_id) or self._bucket(bucket_id)
         bucket.write(element, self._time.now_ms(), self._owner)
 
+    def write_batch(self, batch: Any, context: SinkContext) -> None:
+        """Add the rows of a batch to its bucket, which does not depend on them."""
+        self.write(batch, context)
+
     def _bucket(self, bucket_id: str) -> Bucket:
         if bucket_id not in self._buckets:
             self._buckets[bucket_id] = Bucket(bucket_id, self._options, self._writer_id)

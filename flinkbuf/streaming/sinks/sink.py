@@ -9,13 +9,16 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from flinkbuf._core.operators.sink_operator import SinkContext
 from flinkbuf.streaming.chain.operator_config import TaskInfo
 from flinkbuf.streaming.chain.operator_context import MailboxExecutor
 from flinkbuf.streaming.time.processing_time import ProcessingTimeService
 from flinkbuf.types.type_information import TypeInformation
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 __all__ = [
     "CommitRequest",
@@ -58,6 +61,14 @@ class SinkWriter:
     def write(self, element: Any, context: SinkContext) -> None:
         """Take one record; it may be kept until flush."""
         raise NotImplementedError(f"{type(self).__name__}.write")
+
+    def write_batch(self, batch: pa.RecordBatch, context: SinkContext) -> None:
+        """Take the rows of a column stream, a ``pyarrow.RecordBatch``, where `Sink.of_columns` gives the sink.
+
+        It does not change, so it may be kept until flush. ``context.timestamp()`` is the latest of its rows, whose own
+        are ``context.timestamps``. Flink has no such method.
+        """
+        raise NotImplementedError(f"{type(self).__name__}.write_batch")
 
     def write_watermark(self, watermark: int) -> None:
         """Note that event time has come to `watermark`, in milliseconds since 1970."""
@@ -107,6 +118,41 @@ class Sink:
     def of_records(self, type_info: TypeInformation | None) -> Sink:
         """Return the sink of a stream's records, which have this declared type; None: not declared."""
         return self
+
+    def of_columns(self, schema: pa.Schema | None = None) -> Sink | None:
+        """Return the sink of a column stream, whose writers have `SinkWriter.write_batch`; None: they take records.
+
+        Flink has no such method. By default the rows of column streams are made records.
+
+        Parameters
+        ----------
+        schema : pyarrow.Schema, optional
+            Of the batches; None: it is known when they come. Raise what is to be said to whoever calls ``sink_to`` if
+            they cannot be written.
+
+        Examples
+        --------
+        >>> import pyarrow as pa
+        >>> from flinkbuf.datastream import StreamExecutionEnvironment
+        >>> from flinkbuf.datastream.connectors.base import Sink, SinkWriter
+        >>> class Totals(Sink):
+        ...     def of_columns(self, schema=None):
+        ...         return self
+        ...     def create_writer(self, context):
+        ...         return TotalsWriter()
+        >>> class TotalsWriter(SinkWriter):
+        ...     def write_batch(self, batch, context):
+        ...         print(batch.num_rows, "rows of", *batch.schema.names)
+        ...     def flush(self, end_of_input):
+        ...         pass
+        >>> from flinkbuf.common import Configuration
+        >>> embedded = Configuration().set_string("execution.target", "embedded")  # as threads of this process
+        >>> env = StreamExecutionEnvironment.get_execution_environment(embedded).set_parallelism(1)
+        >>> _ = env.from_collection(pa.table({"n": [1, 2, 3]})).as_columns().sink_to(Totals())
+        >>> _ = env.execute()
+        3 rows of n
+        """
+        return None
 
 
 class StreamTransformer(ABC):

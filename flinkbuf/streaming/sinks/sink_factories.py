@@ -14,7 +14,9 @@ from flinkbuf.streaming.chain.by_reference import ByReference
 from flinkbuf.streaming.sinks.collect import Collector
 from flinkbuf.streaming.sinks.sink import Sink
 from flinkbuf.streaming.sinks.sink_operator import (
+    BatchWriterOperator,
     CheckpointedSinkOperator,
+    CollectBatchesOperator,
     CollectSinkOperator,
     PrintSinkOperator,
     SinkWriterOperator,
@@ -78,9 +80,10 @@ class SinkFunctionFactory:
 
 @dataclass(frozen=True)
 class SinkWriterFactory:
-    """``stream.sink_to(sink)``."""
+    """``stream.sink_to(sink)``; of a column stream, whose writer may take batches."""
 
     sink: Sink
+    takes_batches: bool = False
 
     def __post_init__(self) -> None:
         if not callable(getattr(self.sink, "create_writer", None)):
@@ -91,7 +94,7 @@ class SinkWriterFactory:
 
     def __call__(self) -> SinkWriterOperator:
         """Make the operator of one subtask."""
-        return SinkWriterOperator(self.sink)
+        return BatchWriterOperator(self.sink) if self.takes_batches else SinkWriterOperator(self.sink)
 
 
 class CollectSinkFactory:
@@ -113,6 +116,14 @@ class CollectSinkFactory:
         ask = getattr(self.collector.value, "why_not_again", None)
         reason: str | None = None if ask is None else ask()
         return reason
+
+
+class CollectBatchesFactory(CollectSinkFactory):
+    """``stream.execute_and_collect_batches()``: hands each batch of a column stream to the program."""
+
+    def __call__(self) -> CollectSinkOperator:
+        """Make the operator of one subtask."""
+        return CollectBatchesOperator(self.collector.value)
 
 
 class Lifecycle:

@@ -12,6 +12,7 @@ from flinkbuf._core.operators.sink_operator import SinkFunctionOperator, SinkWri
 from flinkbuf._core.value.own_value import copied
 from flinkbuf.errors import FlinkbufError
 from flinkbuf.log import logger
+from flinkbuf.records.column_batch import PageReader, without_dictionaries
 from flinkbuf.streaming.chain.by_reference import CannotBeginAgainError
 from flinkbuf.streaming.chain.checkpointed_function import FunctionCheckpoints
 from flinkbuf.streaming.sinks.collect import CollectedPart, Collector
@@ -132,12 +133,30 @@ class CollectSinkOperator(SinkFunctionOperator):
             self._collector.complete_part(self.context.task.subtask_index, self._part, checkpoint_id)
 
 
+class CollectBatchesOperator(CollectSinkOperator):
+    """Hands each batch of a column stream to the program."""
+
+    def __init__(self, collector: Collector) -> None:
+        self._pages = PageReader()
+        super().__init__(collector, self._batch_of)
+
+    @property
+    def rows_in(self) -> int:
+        """Return how many rows came; for any thread, as its records are batches."""
+        return self._pages.row_count
+
+    def _batch_of(self, value: Any) -> Any:
+        return without_dictionaries(self._pages.element_of(value).batch)
+
+
 class SinkWriterOperator(SinkWriterOperatorBase):
     """Writes with a `SinkWriter`; what the writer prepares is committed once it counts.
 
     With checkpoints that is when the first one that was taken behind it is complete, without when a bounded job ends.
     Writer and committer are one operator, so nothing is between them that could be lost.
     """
+
+    takes_batches = False
 
     def __init__(self, sink: Sink) -> None:
         self._sink = sink
@@ -177,7 +196,7 @@ class SinkWriterOperator(SinkWriterOperatorBase):
             self._writer = self._sink.restore_writer(writer_context, states)
         else:
             self._writer = self._sink.create_writer(writer_context)
-        self.use_writer(self._writer)
+        self.use_writer(self._writer, self.takes_batches)
 
     def emit_watermark(self, timestamp: int) -> None:
         """Pass the watermark to the writer."""
@@ -255,3 +274,24 @@ class SinkWriterOperator(SinkWriterOperatorBase):
         finally:
             if self._committer is not None:
                 self._committer.close()
+
+
+class BatchWriterOperator(SinkWriterOperator):
+    """Writes the batches of a column stream with a `SinkWriter` that takes batches."""
+
+    takes_batches = True
+
+    def __init__(self, sink: Sink) -> None:
+        super().__init__(sink)
+        self._pages = PageReader()
+
+    @property
+    def rows_in(self) -> int:
+        """Return how many rows came; for any thread, as its records are batches."""
+        return self._pages.row_count
+
+    def process_element(self, value: Any, timestamp: int) -> None:
+        """Give the writer the batch of an element, or of the page of one."""
+        element = self._pages.element_of(value)
+        self.sink_context.timestamps = element.timestamps
+        super().process_element(without_dictionaries(element.batch), timestamp)

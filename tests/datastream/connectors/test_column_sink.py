@@ -1,6 +1,10 @@
 """Parquet files that are written from column batches: no records are made, and each row is there once."""
 
 import decimal
+import hashlib
+import json
+import pathlib
+import time
 
 import pytest
 
@@ -11,6 +15,7 @@ from flinkbuf.common import Configuration, Types  # noqa: E402
 from flinkbuf.common.serialization import BulkWriterFactory  # noqa: E402
 from flinkbuf.datastream import StreamExecutionEnvironment  # noqa: E402
 from flinkbuf.datastream.columns import sum_  # noqa: E402
+from flinkbuf.datastream.connectors.base import Committer, Sink, SinkWriter  # noqa: E402
 from flinkbuf.datastream.connectors.file_system import (  # noqa: E402
     BucketAssigner,
     FileSink,
@@ -19,6 +24,7 @@ from flinkbuf.datastream.connectors.file_system import (  # noqa: E402
 from flinkbuf.datastream.formats import parquet_columns  # noqa: E402
 from flinkbuf.datastream.formats.parquet import ParquetBulkWriters  # noqa: E402
 from flinkbuf.datastream.formats.parquet_columns import ParquetColumnFiles  # noqa: E402
+from flinkbuf.streaming.sinks.collect import BATCHES_CAPACITY  # noqa: E402
 
 
 def environment(parallelism=1, **options):
@@ -36,6 +42,10 @@ def sink_of(folder, row_type="k int, n bigint"):
 
 def pairs(env, rows=((1, 2), (3, 4))):
     return env.from_collection(list(rows)).as_columns("k int, n bigint")
+
+
+def pairs_table(rows):
+    return pa.table({"k": [k for k, _ in rows], "n": [n for _, n in rows]})
 
 
 def written(folder):
@@ -65,15 +75,15 @@ def test_small_batches_become_row_groups(tmp_path, monkeypatch):
     with open(tmp_path / "a", "wb") as file:
         writer = ParquetColumnFiles(pa.schema([("n", pa.int64())]))(file)
         for count in (3, 3, 0, 3, 3, 45, 1):
-            writer.add_element(parquet_columns.ColumnBatch(pa.record_batch({"n": pa.array(range(count), pa.int64())})))
+            writer.add_element(pa.record_batch({"n": pa.array(range(count), pa.int64())}))
         writer.finish()
     metadata = pq.ParquetFile(tmp_path / "a").metadata
     assert [metadata.row_group(index).num_rows for index in range(metadata.num_row_groups)] == [12, 20, 20, 5, 1]
     monkeypatch.setattr(parquet_columns, "_BYTES_PER_GROUP", 8)
     with open(tmp_path / "b", "wb") as file:
         writer = ParquetColumnFiles(pa.schema([("n", pa.int64())]))(file)
-        writer.add_element(parquet_columns.ColumnBatch(pa.record_batch({"n": [1]})))
-        writer.add_element(parquet_columns.ColumnBatch(pa.record_batch({"n": [2]})))
+        writer.add_element(pa.record_batch({"n": [1]}))
+        writer.add_element(pa.record_batch({"n": [2]}))
         writer.abandon()
     assert pq.ParquetFile(tmp_path / "b").num_row_groups == 2
 
@@ -172,3 +182,141 @@ def test_each_row_is_there_once_though_the_job_fails(tmp_path):
     assert (tmp_path / "failed").exists()
     assert written(tmp_path / "out") == [(n, n) for n in range(50)]
     assert len(list((tmp_path / "out").glob("[!.]*"))) > 1  # a part for each checkpoint
+
+
+class Journal(Sink):
+    """Writes a line for each batch, and commits the numbers of its rows into a file of its own."""
+
+    def __init__(self, folder):
+        self.folder = str(folder)
+
+    def of_columns(self, schema=None):
+        if schema is not None and schema.names != ["k", "n"]:
+            raise ValueError(f"the journal has k and n, got {schema.names}")
+        return self
+
+    def create_writer(self, context):
+        return JournalWriter()
+
+    def create_committer(self):
+        return JournalCommitter(self.folder)
+
+
+class JournalWriter(SinkWriter):
+    def __init__(self):
+        self.lines, self.flushed = [], []
+
+    def write_batch(self, batch, context):
+        assert isinstance(batch, pa.RecordBatch)
+        assert context.timestamp() == (None if context.timestamps is None else max(context.timestamps))
+        times = [None] * batch.num_rows if context.timestamps is None else context.timestamps.tolist()
+        self.lines += zip(batch["k"].to_pylist(), batch["n"].to_pylist(), times, strict=True)
+
+    def flush(self, end_of_input):
+        self.flushed, self.lines = self.flushed + self.lines, []
+
+    def prepare_commit(self):
+        flushed, self.flushed = self.flushed, []
+        return [flushed] if flushed else []
+
+
+class JournalCommitter(Committer):
+    def __init__(self, folder):
+        self.folder = folder
+
+    def commit(self, requests):
+        for request in requests:
+            name = hashlib.sha1(repr(request.committable).encode()).hexdigest()
+            pathlib.Path(self.folder, name).write_text(json.dumps(request.committable))
+
+
+def read_journal(folder):
+    return sorted(tuple(line) for path in folder.iterdir() for line in json.loads(path.read_text()))
+
+
+@pytest.mark.parametrize("parallelism", [1, 2])
+def test_a_sink_of_yours_takes_batches(tmp_path, parallelism):
+    env = environment(parallelism)
+    rows = [(n % 7, n) for n in range(50)]
+    for folder in ("bare", "timed"):
+        (tmp_path / folder).mkdir()
+    stream = env.from_collection(pairs_table(rows)).as_columns(max_rows=8)
+    stream.sink_to(Journal(tmp_path / "bare"))
+    stream.assign_timestamps_and_watermarks("n").rebalance().sink_to(Journal(tmp_path / "timed"))
+    env.execute()
+    assert read_journal(tmp_path / "bare") == sorted((k, n, None) for k, n in rows)
+    assert read_journal(tmp_path / "timed") == sorted((k, n, n) for k, n in rows)
+
+
+def test_rows_come_once_through_a_failure(tmp_path):
+    failed = tmp_path / "failed"
+
+    def fail_once(batch):
+        if 60 in batch["n"].to_pylist() and not failed.exists():
+            while not any((tmp_path / "out").iterdir()):
+                time.sleep(0.01)
+            failed.touch()
+            raise OSError("once")
+        return batch
+
+    (tmp_path / "out").mkdir()
+    options = {"restart_strategy__type": "fixed-delay", "restart_strategy__fixed_delay__delay": "10ms"}
+    env = environment(execution__checkpointing__interval="20ms", **options)
+    numbers = [pa.record_batch({"k": [1], "n": [n]}) for n in range(100)]
+
+    def slowly(batch):
+        time.sleep(0.002)
+        return batch
+
+    stream = env.from_collection(pa.Table.from_batches(numbers)).as_columns().map_batches(slowly)
+    stream.map_batches(fail_once).sink_to(Journal(tmp_path / "out"))
+    env.execute()
+    assert failed.exists()
+    assert read_journal(tmp_path / "out") == [(1, n, None) for n in range(100)]
+
+
+def test_what_a_sink_of_yours_refuses_is_said_where_it_is_named(tmp_path):
+    table = pa.table({"n": [1]})
+    with pytest.raises(ValueError, match="the journal has k and n, got"):
+        environment().from_collection(table).as_columns().sink_to(Journal(tmp_path))
+
+    class Records(Journal):
+        def of_columns(self, schema=None):
+            return None
+
+    env = environment()
+    env.from_collection(table).as_columns().sink_to(Records(tmp_path))
+    with pytest.raises(Exception, match=r"JournalWriter\.write"):
+        env.execute()
+
+
+def test_the_program_is_given_batches():
+    table = pairs_table([(n % 3, n) for n in range(100)])
+    for parallelism in (1, 2):
+        env = environment(parallelism)
+        with env.from_collection(table).as_columns(max_rows=9).execute_and_collect_batches() as batches:
+            found = list(batches)
+        assert all(isinstance(batch, pa.RecordBatch) and batch.num_rows <= 9 for batch in found)
+        assert pa.Table.from_batches(found).sort_by("n").equals(table)
+    sums = environment(2).from_collection(table).as_columns().key_by("k").aggregate(n=sum_("n"))
+    last = (
+        pa.Table.from_batches(sums.execute_and_collect_batches(), sums.schema()).group_by("k").aggregate([("n", "max")])
+    )
+    assert sorted(last.to_pydict()["n_max"]) == sorted(sum(range(k, 100, 3)) for k in range(3))
+    empty = environment().from_collection(table.slice(0, 0)).as_columns()
+    assert list(empty.execute_and_collect_batches("nothing")) == []
+
+
+def test_a_job_waits_for_a_program_that_reads_batches_slowly():
+    given = []
+
+    def note(batch):
+        given.append(batch.num_rows)
+        return batch
+
+    stream = environment().from_collection(pairs_table([(1, n) for n in range(1000)])).as_columns(max_rows=1)
+    with stream.map_batches(note).execute_and_collect_batches() as batches:
+        first = next(batches)
+        time.sleep(0.1)
+        assert len(given) <= BATCHES_CAPACITY + 3
+    assert first.to_pylist() == [{"k": 1, "n": 0}]
