@@ -352,6 +352,13 @@ void fb_session_slots_describe(const struct fb_session_slots* self, const int64_
   }
 }
 
+/* Whether a session of the key begins before another one is over, or ends when it begins. */
+static bool touches_any(const struct fb_session_slots* self, uint32_t key, int64_t start, int64_t end) {
+  uint32_t before = find_session(sessions_of(self), roots_of(self)[key], end);
+
+  return before != FB_NO_SLOT && sessions_of(self)[before].end >= start;
+}
+
 int fb_session_slots_restore(struct fb_session_slots* self, const struct fb_session_spans* spans, int64_t rows,
                              uint32_t key_count, uint32_t* slots) {
   int code;
@@ -360,10 +367,12 @@ int fb_session_slots_restore(struct fb_session_slots* self, const struct fb_sess
     if (spans->keys[i] < 0 || spans->keys[i] >= key_count || spans->ends[i] <= spans->starts[i]) return FB_EARGUMENT;
   code = reserve_rows(self, rows, key_count);
   if (code < 0) return code;
-  for (int64_t i = 0; i < rows; i++)
-    slots[i] = open_session(self, (struct session){.start = spans->starts[i],
-                                                   .end = spans->ends[i],
-                                                   .key = (uint32_t)spans->keys[i],
-                                                   .is_given = spans->given[i] != 0});
+  for (int64_t i = 0; i < rows; i++) {
+    uint32_t key = (uint32_t)spans->keys[i];
+    int64_t start = spans->starts[i], end = spans->ends[i];
+    if (touches_any(self, key, start, end)) return FB_EARGUMENT;
+    slots[i] =
+        open_session(self, (struct session){.start = start, .end = end, .key = key, .is_given = spans->given[i] != 0});
+  }
   return FB_OK;
 }

@@ -74,8 +74,9 @@ void fb_session_slots_all(const struct fb_session_slots* self, int64_t* slots);
 void fb_session_slots_describe(const struct fb_session_slots* self, const int64_t* slots, int64_t rows,
                                const struct fb_session_spans* to);
 
-/* Opens sessions again that fb_session_slots_describe() gave, and of which none touch, with new slots. Errors as of
- * fb_session_slots_add(). */
+/* Opens sessions again that fb_session_slots_describe() gave, with new slots. Errors as of fb_session_slots_add();
+ * FB_EARGUMENT, with those before it open, at a session that touches another one of its key, which is none: the rows of
+ * the two are one session. */
 int fb_session_slots_restore(struct fb_session_slots* self, const struct fb_session_spans* spans, int64_t rows,
                              uint32_t key_count, uint32_t* slots);
 

@@ -210,6 +210,29 @@ static void sessions_are_opened_again(void) {
   fb_session_slots_clear(&table);
 }
 
+/* As only a damaged snapshot has them: between them there would be no order. */
+static void sessions_that_touch_are_not_opened(void) {
+  int64_t keys[] = {1, 1}, starts[] = {10, 0}, ends[] = {20, 0};
+  uint8_t given[] = {0, 0};
+  struct fb_session_spans spans = {keys, starts, ends, given};
+  uint32_t found[2];
+  struct {
+    int64_t start, end;
+    int code;
+  } others[] = {{0, 9, FB_OK},         {21, 30, FB_OK},        {0, 10, FB_EARGUMENT}, {20, 30, FB_EARGUMENT},
+                {0, 30, FB_EARGUMENT}, {12, 13, FB_EARGUMENT}, {10, 20, FB_EARGUMENT}};
+
+  for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+    struct fb_session_slots table;
+    fb_session_slots_open(&table, GAP, 0);
+    starts[1] = others[i].start;
+    ends[1] = others[i].end;
+    CHECK(fb_session_slots_restore(&table, &spans, 2, 2, found) == others[i].code);
+    CHECK(table.open_count == (others[i].code == FB_OK ? 2 : 1));
+    fb_session_slots_clear(&table);
+  }
+}
+
 static void what_does_not_fit_is_refused(void) {
   uint32_t keys[] = {0, 1}, slots[2];
   int64_t times[] = {0, INT64_MAX - GAP}, ended[2];
@@ -228,6 +251,7 @@ int main(void) {
   sessions_are_those_of_a_model_that_looks_at_all_of_them();
   many_sessions_of_a_key_are_found_among_each_other();
   sessions_are_opened_again();
+  sessions_that_touch_are_not_opened();
   what_does_not_fit_is_refused();
   return 0;
 }
