@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from flinkbuf._core.state.state_codec import GroupWriter
 from flinkbuf.checkpoints.state_index import StateMeta
+from flinkbuf.errors import CorruptDataError
 from flinkbuf.records.column_batch import ColumnBatch, PageReader, PageWriter
 from flinkbuf.records.column_exchange import RowKeys, parts_by_number
 from flinkbuf.streaming.state.key_groups import KeyGroups
@@ -72,7 +73,24 @@ def meta_of(state: ColumnState) -> StateMeta:
 
 
 def restore_columns(state: ColumnState, sections: Iterable[tuple[int, Any]]) -> None:
-    """Give a state the rows of the sections of its key groups."""
+    """Give a state the rows of the sections of its key groups.
+
+    Raises
+    ------
+    CorruptDataError
+        If these are no rows of such a state.
+    TypeError
+        If they are of another program's.
+    """
     pages = PageReader()
-    for _, data in sections:
-        state.restore_rows(pages.read(bytes(data)).batch)
+    for key_group, data in sections:
+        batch = pages.read(bytes(data)).batch
+        try:
+            state.restore_rows(batch)
+        except CorruptDataError:
+            raise
+        except (ArithmeticError, LookupError, ValueError, EOFError, OSError, NotImplementedError) as error:
+            raise CorruptDataError(
+                f"key group {key_group} of the state {state.name!r} has rows that cannot be restored: "
+                f"{type(error).__name__}: {error}"
+            ) from error
