@@ -1,6 +1,7 @@
 """Java's hash codes, key groups and ranges, against what Flink 2.2.1 computed, for all ways to a hash."""
 
 import ast
+import contextlib
 import datetime
 import decimal
 import os
@@ -17,6 +18,7 @@ from hypothesis import strategies as st
 from support.data.golden_types import load, parse, value_of
 
 from flinkbuf._core.record.key_group import KeyHasher, operator_index
+from flinkbuf.errors import CorruptDataError
 from flinkbuf.records.partitioner import (
     default_max_parallelism,
     key_group,
@@ -32,6 +34,13 @@ CASES = [pytest.param(case, id=f"{case['type']}-{i}") for i, case in enumerate(G
 
 def hasher(key_type):
     return KeyHasher(key_type.codec)
+
+
+def hash_of(key_type, value):
+    """The hash of a value, which is that of its bytes."""
+    code = hasher(key_type).hash_code(value)
+    assert hasher(key_type).hash_encoded(key_type.serialize(value)) == code
+    return code
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -64,6 +73,34 @@ def test_cut_and_prolonged_bytes_are_refused(case):
         hasher(key_type).hash_encoded(data + b"\0")
 
 
+@pytest.mark.parametrize(
+    ("key_type", "data", "message"),
+    [
+        (Types.STRING(), b"\xff\xff\xff\xff\xff\x01", "corrupt"),  # a length over 32 bits
+        (Types.STRING(), b"\x02\xff\xff\x7f", "corrupt"),  # a unit over 16 bits
+        (Types.STRING(), b"\xff\xff\xff\xff\x0f", "the bytes end"),  # 4 billion units in no bytes
+        (Types.BIG_INT(), b"\0\0\0\4", "corrupt"),  # a number of no bytes
+        (Types.BIG_INT(), b"\xff\xff\xff\xff", "corrupt"),
+        (Types.BIG_INT(), b"\x7f\xff\xff\xff\0", "the bytes end"),
+        (Types.LIST(Types.INT()), b"\xff\xff\xff\xff", "corrupt"),
+        (Types.LIST(Types.INT()), b"\x7f\xff\xff\xff\0\0\0\1", "the bytes end"),
+        (Types.LIST(Types.NULL_VALUE()), b"\x7f\xff\xff\xff", "over its limit"),
+        (Types.LOCAL_DATE_TIME(), b"\x80\0\0\0\x80" + bytes(8), "corrupt"),  # a time without its date
+    ],
+    ids=str,
+)
+def test_damaged_bytes_are_refused(key_type, data, message):
+    with pytest.raises(CorruptDataError, match=message):
+        hasher(key_type).hash_encoded(data)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.sampled_from(sorted({case["type"] for case in GOLDEN["cases"]})), st.binary(max_size=48))
+def test_any_bytes_have_a_hash_or_are_refused(name, data):
+    with contextlib.suppress(ValueError):
+        hasher(parse(name)).hash_encoded(data)
+
+
 RANGES = [pytest.param(case, id=f"{case['parallelism']}-of-{case['max_parallelism']}") for case in GOLDEN["ranges"]]
 
 
@@ -84,6 +121,8 @@ def test_ranges_partition_the_key_groups_for_any_parallelism(data):
     ends = [key_group_range(total, parallelism, i) for i in range(parallelism)]
     assert ends[0].start == 0 and ends[-1].stop == total
     assert all(one.stop == next_one.start and len(one) >= 1 for one, next_one in pairwise(ends))
+    for index, groups in enumerate(ends):
+        assert operator_index(groups[0], total, parallelism) == operator_index(groups[-1], total, parallelism) == index
 
 
 @pytest.mark.parametrize(("parallelism", "expected"), GOLDEN["default_max_parallelism"])
@@ -98,6 +137,7 @@ def test_default_max_parallelism_is_flinks(parallelism, expected):
         (default_max_parallelism, (32769,), "got 32769"),
         (key_group_range, (128, 129, 0), "parallelism must be from 1 to the max parallelism of 128, got 129"),
         (key_group_range, (0, 1, 0), "max parallelism must be from 1 to 32768, got 0"),
+        (key_group_range, (128, 0, 0), "got 0"),
         (key_group_range, (32769, 1, 0), "got 32769"),
         (key_group_range, (128, 4, 4), "subtask index must be from 0 to 3, got 4"),
         (key_group_range, (128, 4, -1), "got -1"),
@@ -120,7 +160,13 @@ def test_a_null_key_is_an_error(key_type):
         hasher(key_type).hash_code(None)
 
 
-@pytest.mark.parametrize("key_type", [Types.STRING(), Types.BIG_DEC(), Types.NULLABLE(Types.INT())], ids=repr)
+NULLS_OF_BYTES = [
+    *(Types.STRING(), Types.VOID(), Types.BIG_INT(), Types.BIG_DEC(), Types.LOCAL_DATE(), Types.LOCAL_TIME()),
+    *(Types.LOCAL_DATE_TIME(), Types.INSTANT(), Types.SQL_DATE(), Types.NULLABLE(Types.INT())),
+]
+
+
+@pytest.mark.parametrize("key_type", NULLS_OF_BYTES, ids=repr)
 def test_an_encoded_null_key_is_an_error(key_type):
     with pytest.raises(ValueError, match="assigned key must not be null"):
         hasher(key_type).hash_encoded(key_type.serialize(None))
@@ -137,6 +183,7 @@ ARRAY = Types.PRIMITIVE_ARRAY(Types.BYTE())
         Types.OBJECT_ARRAY(Types.INT()),
         Types.LIST(ARRAY),
         Types.TUPLE([Types.INT(), ARRAY]),
+        Types.ROW([Types.TUPLE([ARRAY])]),
         Types.ENUM(["A", "B"]),
         Types.PICKLED_BYTE_ARRAY(),
         Types.STREAM_ELEMENT(Types.INT()),
@@ -228,9 +275,7 @@ def test_objects_and_their_bytes_hash_as_java_defines_it(name, data):
     value = data.draw(values)
     if isinstance(value, decimal.Decimal) and not value:
         value = value.copy_abs()  # Java's has no negative zero
-    expected = java_hash(name, value)
-    assert hasher(key_type).hash_code(value) == expected
-    assert hasher(key_type).hash_encoded(key_type.serialize(value)) == expected
+    assert hash_of(key_type, value) == java_hash(name, value)
 
 
 @settings(max_examples=100, deadline=None)
@@ -246,9 +291,9 @@ def test_containers_hash_from_their_elements(data):
     as_row = 1
     for each in hashes:
         as_row = 31 * as_row + 31 + each
-    assert hasher(Types.TUPLE(types)).hash_code(tuple(values)) == wrap(as_tuple)
-    assert hasher(Types.ROW(types)).hash_code(Row(*values)) == wrap(as_row)
-    assert hasher(Types.ROW(types)).hash_code(Row.of_kind("-D", *values)) == wrap(as_row + 93)
+    assert hash_of(Types.TUPLE(types), tuple(values)) == wrap(as_tuple)
+    assert hash_of(Types.ROW(types), Row(*values)) == wrap(as_row)
+    assert hash_of(Types.ROW(types), Row.of_kind("-D", *values)) == wrap(as_row + 93)
 
 
 @settings(max_examples=60, deadline=None)
@@ -259,16 +304,54 @@ def test_collections_hash_as_java_defines_them(values, place):
     as_list = 1
     for value in values:
         as_list = 31 * as_list + value
-    assert hasher(Types.LIST(element)).hash_code(values) == wrap(as_list)
-    assert hasher(Types.SET(element)).hash_code(set(values)) == wrap(sum(set(values)))
+    assert hash_of(Types.LIST(element), values) == wrap(as_list)
+    assert hash_of(Types.SET(element), set(values)) == wrap(sum(set(values)))
     pairs = {value: None if i == place else i for i, value in enumerate(values)}
     as_map = sum(key ^ (value or 0) for key, value in pairs.items())
-    assert hasher(Types.MAP(element, element)).hash_code(pairs) == wrap(as_map)
+    assert hash_of(Types.MAP(element, element), pairs) == wrap(as_map)
     either = Types.EITHER(Types.LIST(element), element)
-    assert hasher(either).hash_code(Left(values)) == wrap(as_list)
-    assert hasher(either).hash_code(Right(place)) == place
+    assert hash_of(either, Left(values)) == wrap(as_list)
+    assert hash_of(either, Right(place)) == place
     array = Types.ROW([Types.PRIMITIVE_ARRAY(element)])
-    assert hasher(array).hash_code(Row(values)) == wrap(31 + 31 + as_list)
+    assert hash_of(array, Row(values)) == wrap(31 + 31 + as_list)
+
+
+INTS, PAIR = Types.LIST(Types.INT()), Types.ROW([Types.INT(), Types.STRING()])
+MAP = Types.MAP(Types.STRING(), Types.INT())
+LISTS = Types.LIST(Types.LIST(Types.LONG()))
+OBJECTS = [Types.SET(Types.INT()), LISTS, Types.PRIMITIVE_ARRAY(Types.INT()), Types.OBJECT_ARRAY(Types.INT())]
+NUMBERS = ["BYTE", "BOOLEAN", "CHAR", "LONG", "FLOAT", "DOUBLE", "SHORT"]
+EITHER = Types.EITHER(Types.INT(), Types.STRING())
+
+
+@pytest.mark.parametrize(
+    ("key_type", "data", "expected"),
+    [
+        (Types.LIST(Types.STRING()), "00000002026100", 3968),
+        (LISTS, "00000002 00000002 0000000000000001 0000000000000002 00000000", 31776),
+        (OBJECTS[0], "00000003 0000000007 00ffffffff 01", 6),
+        (MAP, "00000003 02610000000001 026201 026300fffffffd", 96),
+        (Types.ROW([MAP]), "00 00000003 02610000000001 026201 026300fffffffd", 479),
+        (Types.ROW([PAIR, INTS]), "00 e0026e 00000001 00000001", 39030),
+        (
+            Types.ROW([*OBJECTS, Types.BASIC_ARRAY(Types.STRING())]),
+            "40 000000010000000007 000000010000000200000000000000010000000000000002 0000000200000001fffffffe"
+            "000000030100000001000100000003 00000003 027800 0279",
+            126845580,
+        ),
+        (
+            Types.ROW([Types.PRIMITIVE_ARRAY(KINDS[name][0]) for name in NUMBERS]),
+            "0000 000000020102 000000020100 0000000200614e2d 000000020000000000000001fffffffffffffffe"
+            "00000002800000007fc00000 000000013ff8000000000000 00000001fffd",
+            1792680323,
+        ),
+        (EITHER, "0100000005", 5),
+        (EITHER, "000272", 114),
+    ],
+    ids=str,
+)
+def test_bytes_of_containers_hash_as_java_says(key_type, data, expected):
+    assert hasher(key_type).hash_encoded(bytes.fromhex(data.replace(" ", ""))) == expected
 
 
 COLUMNS = {
