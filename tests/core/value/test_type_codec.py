@@ -841,6 +841,46 @@ def test_damaged_bytes_are_an_error_that_says_where(flink_type, data, message):
         flink_type.deserialize(data)
 
 
+@pytest.mark.parametrize(
+    ("flink_type", "data", "place"),
+    [
+        (Types.STRING(), "02 8000", 1),  # a unit in two bytes that needs one
+        (Types.STRING(), "02 ffff04", 1),  # a unit of 17 bits
+        (Types.STRING(), "8200 61", 1),  # a length in two bytes that needs one
+        (Types.STRING(), "ffffffff08", 4),  # a length of 32 bits
+        (Types.LIST(Types.LONG()), "00000002" + "00" * 15, 0),
+        (Types.LIST(Types.LONG()), "80000000" + "00" * 8, 0),
+        (Types.PICKLED_BYTE_ARRAY(), "ffffffff", 0),
+        (Types.PICKLED_BYTE_ARRAY(), "00000002 61", 0),
+        (Types.BIG_INT(), "00000004", 0),  # numbers are never longer than they must be
+        (Types.BIG_INT(), "00000006 007f", 0),
+        (Types.BIG_INT(), "00000006 ff80", 0),
+        (Types.BIG_INT(), "80000006 ff80", 0),
+        (Types.LOCAL_DATE(), "000007e7 021d", 0),  # 29 February 2023
+        (Types.LOCAL_DATE(), "80000000 8001", 0),
+        (Types.LOCAL_TIME(), "180000 00000000", 0),
+        (Types.LOCAL_TIME(), "000000 3b9aca00", 0),
+        (Types.INSTANT(), "00" * 8 + "3b9aca00", 0),
+        (Types.INSTANT(), "8000000000000000 00000000", 0),
+        (Types.SQL_TIMESTAMP(), "0000000000000001 00000000", 0),  # two answers to which millisecond it is
+        (Types.ROW([]), "20", 0),
+        (Types.ROW([Types.INT(), Types.STRING()]), "01 00000001 0261", 0),
+        (Types.ROW([Types.INT()] * 7), "3f01 00000001", 1),
+        (Types.NULLABLE(Types.INT()), "02 00000000", 0),
+        (Types.NULLABLE(Types.INT(), padded=True), "01 00010000", 2),
+        (Types.PRIMITIVE_ARRAY(Types.BOOLEAN()), "00000002 01 02", 5),
+        (Types.ENUM(["A", "B", "C"]), "00000003", 0),
+        (Types.STREAM_ELEMENT(Types.INT()), "04 00000001", 1),
+        (Types.STREAM_ELEMENT(Types.INT()), "07 00000001", 0),
+    ],
+    ids=str,
+)
+def test_bytes_that_nobody_writes_are_refused_by_decode_and_skip(flink_type, data, place):
+    for read in (flink_type.deserialize, flink_type.codec.skip):
+        with pytest.raises(CorruptDataError, match=f"expected at byte {place} of"):
+            read(bytes.fromhex(data))
+
+
 # --- references
 
 
