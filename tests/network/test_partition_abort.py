@@ -1,7 +1,6 @@
 """ResultPartition.abort: one thread takes a partition from another that writes it."""
 
 import itertools
-import os
 import random
 import threading
 import time
@@ -218,21 +217,6 @@ def write_many(partition):
     for number in range(900):
         partition.emit(bytes(3000), number % 300)
     partition.finish()
-
-
-@pytest.mark.parametrize("way", ["release", "abort"])
-def test_nothing_is_left_of_many_files_that_are_released_while_they_are_written(tmp_path, way):
-    """With more than 256 subpartitions each file is made when something is written to it."""
-    with fb.NetworkBufferPool(400, segment_size=4096) as pool:
-        for round in range(4):
-            partition = fb.ResultPartition(pool, 300, "BLOCKING", tmp_path / "part", storage="file", sort_buffers=320)
-            task = start(write_many, partition)
-            wait_until(lambda wanted=round * 60, task=task: len(os.listdir(tmp_path)) > wanted or not task.is_alive())
-            getattr(partition, way)(*(["enough"] if way == "abort" else []))
-            assert isinstance(task.end().error, fb.errors.CancelTaskError | None)
-            partition.abort("the end")
-            del partition, task
-            assert [each.name for each in tmp_path.iterdir()] == []
 
 
 @pytest.mark.parametrize(

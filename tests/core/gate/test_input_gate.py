@@ -2,7 +2,6 @@
 
 import contextlib
 import functools
-import json
 import socket
 import sys
 import threading
@@ -52,22 +51,6 @@ def test_poll_returns_none_when_nothing_comes_in_time(pool):
         assert gate.poll() is None
         assert gate.poll(30) is None
         assert not gate.is_finished
-
-
-def test_no_channel_is_served_twice_while_another_waits(pool):
-    with fb.ResultPartition(pool, 3) as partition, fb.InputGate([(partition, c) for c in range(3)]) as gate:
-        with fb.RecordWriter(partition, fb.Types.INT(), "broadcast") as writer:
-            for i in range(4):
-                writer.emit(i)
-                writer.flush()
-                for _ in range(3):
-                    gate.poll(10_000)[1].release()
-        seen = []
-        while (item := gate.poll(None)) is not None:
-            seen.append(item[0])
-            item[1].release()
-        assert seen == [0, 1, 2, 0, 1, 2] or sorted(seen[:3]) == sorted(seen[3:]) == [0, 1, 2]
-        assert gate.is_finished and gate.has_received_end_of_data and gate.is_drained
 
 
 def test_a_closed_gate_lets_the_partition_go(pool):
@@ -199,45 +182,6 @@ def test_larger_buffers_than_ours_are_an_error_that_says_so():
             fb.errors.CorruptDataError, match="4097 bytes, at most 4096 .* the segment size of the reading side"
         ):
             gate.poll(20_000)
-
-
-def test_what_a_server_of_flink_compressed_is_read():
-    """The recorded answers of a sort-merge partition of Flink 2.2.1: every part a block of its own."""
-    recorded = json.loads((GOLDEN / "conversations/conversation_blocking_lz4.json").read_text())
-    frames = [
-        FrameDecoder().feed(bytes.fromhex(entry["hex"]))[0]
-        for entry in recorded["frames"]
-        if entry["direction"] == "server_to_client"
-    ]
-    fields = ("data_type", "is_compressed", "sequence_number", "backlog", "subpartition")
-    answers = [
-        [
-            {"body": frame.body, "part_sizes": frame.part_sizes, **{name: frame.numbers[name] for name in fields}}
-            for frame in frames
-            if frame.numbers["subpartition"] == index
-        ]
-        for index in range(2)
-    ]
-    assert any(len(answer["part_sizes"]) > 1 and answer["is_compressed"] for answer in answers[0])
-    server = FlinkServer(answers)
-    received = {0: b"", 1: b""}
-    with gate_on(server, segment_size=4096) as gate:
-        while item := gate.poll(20_000):
-            channel, buffer = item
-            with buffer:
-                assert not buffer.is_compressed
-                if buffer.is_buffer:
-                    received[channel] += bytes(buffer)
-        assert gate.is_finished
-    for data in received.values():
-        kinds = []
-        while data:
-            size = int.from_bytes(data[:4], "big")
-            assert len(data) >= 4 + size
-            kinds.append(data[4])
-            data = data[4 + size :]
-        # Records with or without a timestamp, and ten watermarks.
-        assert len(kinds) == 510 and kinds.count(2) == 10 and kinds.count(0) + kinds.count(1) == 500
 
 
 def test_a_compressed_buffer_without_decompressor_names_channel_and_setting():

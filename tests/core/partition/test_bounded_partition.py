@@ -2,7 +2,6 @@
 
 import gc
 import os
-import threading
 
 import pytest
 
@@ -277,37 +276,3 @@ def test_readers_of_a_closed_io_manager_are_told_or_need_nobody(network, tmp_pat
     del first, second
     partition.close()
     partition.release()
-
-
-@pytest.mark.parametrize("storage", STORAGES)
-def test_many_read_at_once_while_views_come_and_go(storage, network, executor, tmp_path):
-    partition = make(network, executor, tmp_path, storage, n=4)
-    expected = [os.urandom(70_000) for _ in range(4)]
-    for index, data in enumerate(expected):
-        partition.emit(data, index)
-    partition.finish()
-    failures = []
-
-    def read(seed):
-        try:
-            for turn in range(6):
-                index = (seed + turn) % 4
-                view = partition.create_view(index)
-                if turn % 3 == 2:  # one that goes early
-                    view.poll()
-                    view.release()
-                    continue
-                assert payload(drain(view)) == expected[index]
-                view.release()
-        except BaseException as error:
-            failures.append(error)
-
-    threads = [threading.Thread(target=read, args=(seed,)) for seed in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert failures == []
-    partition.release()
-    assert os.listdir(tmp_path) == []
-    partition.close()

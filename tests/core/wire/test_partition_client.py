@@ -489,20 +489,6 @@ def test_client_that_is_forgotten_takes_its_connections_along(reactor, pool, ser
     assert reactor.counters()["sources"] == 0
 
 
-def test_kept_connection_serves_the_next_gate(client, pool, server):
-    for round in range(3):
-        with open_gate(client, pool, server, [(ID, round, CHANNEL)]) as gate:
-            gate.request_partitions()
-            if round == 0:
-                server.accept()
-            assert server.hear().numbers["subpartition"] == round
-            server.say("BufferResponse", receiver=CHANNEL, data_type=1, body=b"data")
-            assert bytes(gate.poll(20_000)[1]) == b"data"
-        while server.hear().message != "CancelPartitionRequest":
-            continue
-    assert client.counters()["connections"] == 1
-
-
 def test_connection_is_not_kept_where_that_is_not_wanted(reactor, pool, server):
     client = PartitionClient(reactor, SEGMENT_SIZE, keeps_connections=False)
     for _ in range(3):

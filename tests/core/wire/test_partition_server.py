@@ -14,7 +14,6 @@ from flinkbuf._core.memory.local_buffer_pool import NetworkBufferPool
 from flinkbuf._core.wire.partition_manager import PartitionManager
 from flinkbuf._core.wire.partition_server import PartitionServer
 from flinkbuf.network.buffer import DataType
-from flinkbuf.network.events import EndOfData
 from flinkbuf.network.partition import ResultPartition
 
 CONVERSATIONS = Path(__file__).parents[2] / "golden" / "conversations"
@@ -146,17 +145,6 @@ def test_client_of_flink_gets_what_the_server_of_flink_sent(name, manager, serve
     assert len(manager) == 0
 
 
-def test_request_waits_for_its_partition(manager, server, pool):
-    client = Client(server)
-    client.say("PartitionRequest", receiver=CHANNEL, partition=ID, credit=1)
-    with ResultPartition(pool, 1) as partition:
-        partition.emit(b"data", 0)
-        partition.flush_all()
-        manager.register(ID, partition)
-        assert client.hear().body == b"data"
-        client.socket.close()
-
-
 def test_missing_partition_is_told_in_the_bytes_of_flink(server):
     case = json.loads((CONVERSATIONS.parent / "netty_frames/netty_frames.json").read_text())["cases"][-1]
     (request,) = FrameDecoder().feed(bytes.fromhex(case["hex"]))
@@ -180,31 +168,6 @@ def test_failure_of_a_partition_reaches_its_reader(manager, server, pool):
         assert frame.message == "ErrorResponse" and frame.receiver == CHANNEL
         assert b"ZeroDivisionError: by zero" in frame.body
         client.socket.close()
-
-
-def test_reader_acknowledges_what_it_has_processed(manager, server, pool):
-    with ResultPartition(pool, 1) as partition:
-        manager.register(ID, partition)
-        partition.broadcast_event(EndOfData())
-        client = Client(server)
-        client.say("PartitionRequest", receiver=CHANNEL, partition=ID, credit=1)
-        assert client.hear().numbers["data_type"] == DataType.END_OF_DATA
-        assert not partition.is_all_data_processed
-        client.say("AckAllUserRecordsProcessed", receiver=CHANNEL)
-        assert partition.wait_for_all_data_processed(20_000) and partition.is_all_data_processed
-        client.socket.close()
-
-
-def test_stranger_is_told_why_and_disturbs_nobody(server):
-    client, stranger = Client(server), Client(server)
-    stranger.socket.sendall(b"GET / HTTP/1.1\r\n\r\n")
-    frame = stranger.hear()
-    assert frame.receiver is None and b"not a Flink peer" in frame.body
-    assert stranger.hear() is None
-    client.say("TaskEventRequest", receiver=CHANNEL)
-    assert client.hear().receiver == CHANNEL
-    for each in (client, stranger):
-        each.socket.close()
 
 
 def test_closing_the_reactor_closes_its_server(manager):
