@@ -46,6 +46,7 @@ DOES_WITHOUT = {
     "wide": (C_ONLY | {"c", "test.c"}, "attributes for loops of other stems"),
     "owner": (C_ONLY | {"c", "test.c"}, "one macro for C; all that embeds something is its test"),
     "xxh64": ({"bench"}, "measured with the exchange of a DataFrame"),
+    "channel_selector": ({"test.c"}, "tested through its binding, which adds nothing but keys of objects"),
     "record_digest": ({"bench"}, "measured with the exchange of a DataFrame"),
     "lz4": (C_ONLY, "the bytes of buffer_codec, which binds, tests and times them"),
     "partition_file": ({"bench"}, "both files of a sort-merge partition; measured with it"),

@@ -228,6 +228,9 @@ def test_a_key_of_several_fields_has_no_column():
 def test_more_channels_than_key_groups_are_refused():
     with pytest.raises(ValueError, match="parallelism must be from 1 to the max parallelism of 128, got 129"):
         keyed(KeyField(LONG, 0), channel_count=129)
+    for max_parallelism in (0, 32769):
+        with pytest.raises(ValueError, match=f"max parallelism must be from 1 to 32768, got {max_parallelism}"):
+            keyed(KeyField(LONG, 0), channel_count=1, max_parallelism=max_parallelism)
     with pytest.raises(ValueError, match="at least one field"):
         keyed()
 
