@@ -24,6 +24,9 @@ from flinkbuf.records.arrow_batches import batch_builder, record_type
 if TYPE_CHECKING:
     import pyarrow as pa
 
+DEFAULT_TASK_SIZE = 64 << 20  # bytes of data files for each task that reads
+_TASKS_MIN = 8
+_TASK_SIZE_MIN = 8 << 20  # bytes
 _BATCH_BYTES = 32 << 20  # of one batch of columns
 
 
@@ -61,8 +64,51 @@ class Piece:
         )
 
 
+def cut_pieces(
+    files: Sequence[DataFile], subpartitions: Sequence[int], task_size: int | None = None
+) -> list[tuple[Piece, ...]]:
+    """Cut into tasks of about `task_size` bytes: whole subpartitions, neighbours together; a larger one by files.
+
+    All are about as large, so that none of them runs alone at the end. None stands for 64 MiB, and for less where so
+    few tasks would leave cores idle: then there are `_TASKS_MIN`, or as many as have `_TASK_SIZE_MIN` bytes.
+
+    Examples
+    --------
+    >>> one = DataFile("part-0123456789abcdef-00000-01234567", 9, 0, 0, (1, 1, 0), (5, 4, 0), (0, 0, 0), 4096)
+    >>> two = DataFile("part-0123456789abcdef-00001-01234567", 30, 0, 0, (0, 0, 3), (0, 0, 30), (0, 0, 0), 4096)
+    >>> [[(piece.name[22:27], [index for index, *_ in piece.subpartitions]) for piece in each]
+    ...  for each in cut_pieces([one, two], [0, 1, 2], 10)]
+    [[('00000', [0, 1])], [('00001', [2])]]
+    """
+    wanted = [[(file, index) for file in files if file.records[index]] for index in subpartitions]
+    total = sum(file.sizes[index] for pieces in wanted for file, index in pieces)
+    count = -(-total // (task_size or DEFAULT_TASK_SIZE))
+    share = total / max(1, count, 0 if task_size else min(_TASKS_MIN, total // _TASK_SIZE_MIN))
+    cut: dict[int, list[tuple[DataFile, int]]] = {}
+    position = 0
+    for pieces in wanted:
+        size = sum(file.sizes[index] for file, index in pieces)
+        for group in [pieces] if size <= share else [[piece] for piece in pieces]:
+            group_size = sum(file.sizes[index] for file, index in group)
+            cut.setdefault(int((position + group_size / 2) / share) if group_size else 0, []).extend(group)
+            position += group_size
+    return [_by_file(pieces) for pieces in cut.values() if pieces]
+
+
+def _by_file(pieces: Sequence[tuple[DataFile, int]]) -> tuple[Piece, ...]:
+    by_file: dict[str, tuple[DataFile, list[int]]] = {}
+    for file, index in pieces:
+        by_file.setdefault(file.name, (file, []))[1].append(index)
+    return tuple(Piece.of(file, chosen) for file, chosen in by_file.values())
+
+
 def read_pieces(
-    directory: str, pieces: Sequence[Piece], schema: Any, max_rows: int, columns: Sequence[str] | None = None
+    directory: str,
+    pieces: Sequence[Piece],
+    schema: Any,
+    max_rows: int,
+    columns: Sequence[str] | None = None,
+    max_bytes: int = _BATCH_BYTES,
 ) -> Iterator[pa.RecordBatch]:
     """Read the rows of some subpartitions, one behind the other.
 
@@ -78,6 +124,8 @@ def read_pieces(
         Rows of the largest batch.
     columns : sequence of str, optional
         Those that the batches have, in this order; all of them if left out.
+    max_bytes : int, default 32 MiB
+        Of the largest batch.
 
     Raises
     ------
@@ -89,7 +137,7 @@ def read_pieces(
     source = _Buffers(directory, pieces)
     found = 0
     codec = record_type(schema).codec
-    builder = batch_builder(codec, schema, max_rows, _BATCH_BYTES, columns)
+    builder = batch_builder(codec, schema, max_rows, max_bytes, columns)
     try:
         for batch in BatchBufferReader(iter(source), codec, builder):
             found += batch.num_rows

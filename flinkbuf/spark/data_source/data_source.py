@@ -41,21 +41,19 @@ from pyspark.sql.types import StructType
 from flinkbuf.partition_files.data_set import DATA, PartitionDataSet, local_path, new_job
 from flinkbuf.partition_files.job_owner import JobOwner
 from flinkbuf.partition_files.manifest import DataFile, Layout, Manifest
-from flinkbuf.partition_files.part_reader import Piece, read_pieces
+from flinkbuf.partition_files.part_reader import Piece, cut_pieces, read_pieces
 from flinkbuf.partition_files.part_writer import write_part
 from flinkbuf.partition_files.pruning import key_combinations, subpartitions_of_keys
 from flinkbuf.records.partitioner import default_max_parallelism
 from flinkbuf.records.spark_arrow import arrow_schema_of
 from flinkbuf.spark.data_source.filters import candidates_of, values_of_json
-from flinkbuf.spark.data_source.options import DEFAULT_TASK_SIZE, ReadOptions, WriteOptions
+from flinkbuf.spark.data_source.options import ReadOptions, WriteOptions
 from flinkbuf.spark.data_source.types import check_columns, key_types_of, record_type_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 NAME = "flinkbuf"
-_TASKS_MIN = 8
-_TASK_SIZE_MIN = 8 << 20  # bytes
 
 
 class FlinkbufDataSource(DataSource):
@@ -310,36 +308,5 @@ class _OptionalFilters:
 
 
 def slices_of(files: Sequence[DataFile], subpartitions: Sequence[int], task_size: int | None) -> list[Slice]:
-    """Cut into tasks of about `task_size` bytes: whole subpartitions, neighbours together; a larger one by files.
-
-    All are about as large, so that none of them runs alone at the end. None stands for 64 MiB, and for less where so
-    few tasks would leave cores idle: then there are `_TASKS_MIN`, or as many as have `_TASK_SIZE_MIN` bytes.
-
-    Examples
-    --------
-    >>> one = DataFile("part-0123456789abcdef-00000-01234567", 9, 0, 0, (1, 1, 0), (5, 4, 0), (0, 0, 0), 4096)
-    >>> two = DataFile("part-0123456789abcdef-00001-01234567", 30, 0, 0, (0, 0, 3), (0, 0, 30), (0, 0, 0), 4096)
-    >>> [[(piece.name[22:27], [index for index, *_ in piece.subpartitions]) for piece in each.pieces]
-    ...  for each in slices_of([one, two], [0, 1, 2], 10)]
-    [[('00000', [0, 1])], [('00001', [2])]]
-    """
-    wanted = [[(file, index) for file in files if file.records[index]] for index in subpartitions]
-    total = sum(file.sizes[index] for pieces in wanted for file, index in pieces)
-    count = -(-total // (task_size or DEFAULT_TASK_SIZE))
-    share = total / max(1, count, 0 if task_size else min(_TASKS_MIN, total // _TASK_SIZE_MIN))
-    cut: dict[int, list[tuple[DataFile, int]]] = {}
-    position = 0
-    for pieces in wanted:
-        size = sum(file.sizes[index] for file, index in pieces)
-        for group in [pieces] if size <= share else [[piece] for piece in pieces]:
-            group_size = sum(file.sizes[index] for file, index in group)
-            cut.setdefault(int((position + group_size / 2) / share) if group_size else 0, []).extend(group)
-            position += group_size
-    return [_slice_of(pieces) for pieces in cut.values() if pieces]
-
-
-def _slice_of(pieces: Sequence[tuple[DataFile, int]]) -> Slice:
-    by_file: dict[str, tuple[DataFile, list[int]]] = {}
-    for file, index in pieces:
-        by_file.setdefault(file.name, (file, []))[1].append(index)
-    return Slice([Piece.of(file, chosen) for file, chosen in by_file.values()])
+    """Cut into tasks of about `task_size` bytes; see `cut_pieces`."""
+    return list(map(Slice, cut_pieces(files, subpartitions, task_size)))

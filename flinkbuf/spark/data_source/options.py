@@ -17,7 +17,6 @@ READ = ("keys", "subpartitions", "pushdown", "task_size", "max_rows")
 IF_EXISTS = ("append", "error", "ignore")
 DEFAULT_PARTITIONS = 64
 DEFAULT_MEMORY = 64 << 20  # bytes of buffers for each task that writes
-DEFAULT_TASK_SIZE = 64 << 20  # bytes of data files for each task that reads
 DEFAULT_MAX_ROWS = 65_536
 
 

@@ -8,7 +8,7 @@ import pytest
 pa = pytest.importorskip("pyarrow")
 from hypothesis import given  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
-from source_attempt import BatchAttempt  # noqa: E402
+from support.worlds.source_attempt import BatchAttempt  # noqa: E402
 
 from flinkbuf.common import Configuration, Types  # noqa: E402
 from flinkbuf.datastream import StreamExecutionEnvironment  # noqa: E402
