@@ -17,7 +17,7 @@ from __future__ import annotations
 import json
 import struct
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -34,6 +34,7 @@ _MAGIC = b"fbst"
 _HEAD, _ENTRY, _TRAILER = struct.Struct(">I"), struct.Struct(">HHQIII"), struct.Struct(">QBcBB4sI")
 _NONE, _ZLIB = 0, 1
 _SMALL = 1 << 18  # smaller pieces are put together before they are written
+_PIECE = 1 << 14  # bytes of a piece that is not worth a copy for a system call less
 _TAIL_SIZE = 1 << 16  # the first read at the end of a region, so that most indexes come with their trailer
 _READ_SIZE = 1 << 23  # sections beside each other are read together up to here
 MAX_SECTION_SIZE = 2**32 - 1
@@ -74,7 +75,7 @@ class SnapshotOutput:
         check: Callable[[], None] = lambda: None,
     ) -> None:
         self._open_output, self._threshold, self._limit, self._check = open_output, threshold, limit, check
-        self._kept: list[bytes] = []
+        self._kept: list[bytes | memoryview] = []
         self._kept_size = 0
         self._output: WriteBehind | None = None
         self._path = ""
@@ -83,8 +84,12 @@ class SnapshotOutput:
 
     def write(self, data: Any) -> None:
         """Append bytes; they may change afterwards."""
+        self.write_pieces((bytes(data),))
+
+    def write_pieces(self, pieces: Sequence[bytes | memoryview]) -> None:
+        """Append bytes that nobody changes afterwards, one piece behind the other."""
         self._check()
-        size = memoryview(data).nbytes
+        size = sum(memoryview(piece).nbytes for piece in pieces)
         self.position += size
         if self._limit is not None and self._open_output is None and self.position > self._limit:
             raise ValueError(
@@ -96,9 +101,9 @@ class SnapshotOutput:
         keeps_all = self._open_output is None or (self._output is None and self.position <= self._threshold)
         if not keeps_all and size >= _SMALL:
             self._write_kept()
-            self._file().write(bytes(data))
+            self._file().write_all(pieces)
             return
-        self._kept.append(bytes(data))
+        self._kept.extend(pieces)
         self._kept_size += size
         if not keeps_all and self._kept_size >= _SMALL:
             self._write_kept()
@@ -111,8 +116,9 @@ class SnapshotOutput:
 
     def _write_kept(self) -> None:
         if self._kept:
-            kept, self._kept, self._kept_size = b"".join(self._kept), [], 0
-            self._file().write(kept)
+            kept, self._kept, self._kept_size = self._kept, [], 0
+            is_small = len(kept) * _PIECE > sum(memoryview(piece).nbytes for piece in kept)
+            self._file().write_all((b"".join(kept),) if is_small else kept)
 
     def finish(self) -> None:
         """Make all bytes durable."""
@@ -171,15 +177,21 @@ class SectionWriter:
 
     def put(self, state: int, key_group: int, data: Any) -> None:
         """Append a section; there may be several of one state and key group."""
-        raw_size = memoryview(data).nbytes
+        self.put_pieces(state, key_group, (data if self._compression == _ZLIB else bytes(data),))
+
+    def put_pieces(self, state: int, key_group: int, pieces: Sequence[bytes | memoryview]) -> None:
+        """Append a section whose bytes nobody changes any more, one piece behind the other."""
+        raw_size = sum(memoryview(piece).nbytes for piece in pieces)
         if raw_size > MAX_SECTION_SIZE:
             raise OverflowError(f"a section of {raw_size} bytes of state is too large: at most {MAX_SECTION_SIZE}")
         if self._compression == _ZLIB:
-            data = zlib.compress(data, 1)
-        size = memoryview(data).nbytes
+            pieces = (zlib.compress(b"".join(pieces), 1),)
+        size, checksum = 0, 0
+        for piece in pieces:
+            size, checksum = size + memoryview(piece).nbytes, crc32(piece, checksum)
         offset = self._output.position - self._begin
-        self._entries.append(_ENTRY.pack(state, key_group, offset, size, raw_size, crc32(data)))
-        self._output.write(data)
+        self._entries.append(_ENTRY.pack(state, key_group, offset, size, raw_size, checksum))
+        self._output.write_pieces(pieces)
 
     def put_groups(self, state: int, data: Any, groups: Iterable[tuple[int, int, int]]) -> None:
         """Append a section for each of several key groups: `data` has them all, as (key group, size, CRC 32) says."""

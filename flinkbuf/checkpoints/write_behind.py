@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 
 from flinkbuf.checkpoints.files import StateOutput
 
@@ -27,25 +28,30 @@ class WriteBehind:
         self._written = 0  # without a thread
         self._thread: threading.Thread | None = None
         self._changed = threading.Condition()  # guards what follows
-        self._waiting: list[bytes] = []
+        self._waiting: list[bytes | memoryview] = []
         self._waiting_size = 0
         self._is_over = False
         self._error: BaseException | None = None
 
     def write(self, data: bytes) -> None:
         """Append bytes."""
+        self.write_all((data,))
+
+    def write_all(self, pieces: Sequence[bytes | memoryview]) -> None:
+        """Append bytes that nobody changes afterwards, one piece behind the other."""
+        size = sum(memoryview(piece).nbytes for piece in pieces)
         if self._thread is None and self._written >= _ALONE:
             self._start()
         if self._thread is None:
-            self._output.write(data)
-            self._written += len(data)
+            self._output.write_all(pieces)
+            self._written += size
             return
         with self._changed:
             self._changed.wait_for(lambda: self._waiting_size < _AHEAD or self._error is not None)
             if self._error is not None:
                 raise self._error
-            self._waiting.append(data)
-            self._waiting_size += len(data)
+            self._waiting.extend(pieces)
+            self._waiting_size += size
             self._changed.notify_all()
 
     def finish(self) -> str:
@@ -82,14 +88,14 @@ class WriteBehind:
             while pieces := self._next():
                 self._output.write_all(pieces)
                 with self._changed:
-                    self._waiting_size -= sum(map(len, pieces))
+                    self._waiting_size -= sum(memoryview(piece).nbytes for piece in pieces)
                     self._changed.notify_all()
         except BaseException as error:
             with self._changed:
                 self._error = error
                 self._changed.notify_all()
 
-    def _next(self) -> list[bytes]:
+    def _next(self) -> list[bytes | memoryview]:
         """Return all waiting bytes: beside a busy task each write takes long to get the interpreter back."""
         with self._changed:
             self._changed.wait_for(lambda: self._waiting or self._is_over)

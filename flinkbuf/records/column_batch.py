@@ -25,6 +25,7 @@ _HEAD = struct.Struct("<BBHIQ")  # version, whether there are timestamps, 0, byt
 _VERSION = 1
 _ALIGNMENT = 8
 _SCHEMAS_KEPT = 64
+_SMALL = 1 << 12  # bytes: smaller pieces of a page are put together
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,18 +107,78 @@ class PageWriter:
     def __init__(self) -> None:
         self._schema: pa.Schema | None = None
         self._schema_bytes = b""
+        self._body: _BatchPieces | None = None  # of the latest schema
 
     def write(self, element: ColumnBatch) -> bytes:
         """Return the bytes that another task makes the same element of."""
         batch = without_dictionaries(element.batch)
+        return b"".join((*self._begin(batch, element.timestamps), batch.serialize()))
+
+    def write_pieces(self, element: ColumnBatch) -> list[bytes | memoryview]:
+        """Return the same bytes in pieces, of which large ones are the memory of the columns: nobody may change it."""
+        batch = without_dictionaries(element.batch)
+        begin = b"".join(self._begin(batch, element.timestamps))
+        if self._body is None:
+            self._body = _BatchPieces(batch.schema)
+        return self._body.of(batch, begin)
+
+    def _begin(self, batch: pa.RecordBatch, timestamps: np.ndarray | None) -> tuple[bytes, bytes, bytes]:
+        """Return what stands before the columns."""
         if self._schema is None or not batch.schema.equals(self._schema, check_metadata=True):
-            self._schema = batch.schema
+            self._schema, self._body = batch.schema, None
             data = batch.schema.serialize().to_pybytes()
             self._schema_bytes = data + bytes(-len(data) % _ALIGNMENT)
-        has_timestamps = element.timestamps is not None
-        head = _HEAD.pack(_VERSION, has_timestamps, 0, len(self._schema_bytes), batch.num_rows)
-        timestamps = element.timestamps.astype("<i8", copy=False).tobytes() if has_timestamps else b""
-        return b"".join((head, self._schema_bytes, timestamps, batch.serialize()))
+        head = _HEAD.pack(_VERSION, timestamps is not None, 0, len(self._schema_bytes), batch.num_rows)
+        times = b"" if timestamps is None else timestamps.astype("<i8", copy=False).tobytes()
+        return head, self._schema_bytes, times
+
+
+class _BatchPieces:
+    """Makes Arrow's messages of batches of one schema, in pieces."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        import pyarrow as pa
+
+        self._pieces = _Pieces()  # which does not know the writer: neither would ever go away
+        self._writer = pa.ipc.new_stream(pa.PythonFile(self._pieces, "w"), schema)
+        self._writer.write_batch(pa.RecordBatch.from_pylist([], schema))  # behind the schema, which is written first
+        self._pieces.take()
+
+    def of(self, batch: pa.RecordBatch, begin: bytes) -> list[bytes | memoryview]:
+        """Return the message of a batch behind other bytes."""
+        self._pieces.write(begin)
+        self._writer.write_batch(batch)
+        return self._pieces.take()
+
+
+class _Pieces:
+    """A file that keeps what is written as it comes: Arrow gives it the buffers of columns themselves."""
+
+    closed = False
+
+    def __init__(self) -> None:
+        self._pieces: list[bytes | memoryview] = []
+        self._small: list[memoryview] = []  # to be one piece
+
+    def write(self, data: bytes | pa.Buffer) -> None:
+        """Take bytes."""
+        piece = memoryview(data)
+        if piece.nbytes < _SMALL:
+            self._small.append(piece)
+        else:
+            self._end_small()
+            self._pieces.append(piece)
+
+    def take(self) -> list[bytes | memoryview]:
+        """Return what was written since."""
+        self._end_small()
+        pieces, self._pieces = self._pieces, []
+        return pieces
+
+    def _end_small(self) -> None:
+        if self._small:
+            self._pieces.append(b"".join(self._small))
+            self._small = []
 
 
 class PageReader:

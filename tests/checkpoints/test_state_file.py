@@ -18,8 +18,11 @@ SECTIONS = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 9), st.binary(ma
 
 def write(output, sections, kind=KEYED, is_compressed=False, head=None):
     writer = SectionWriter(output, kind, is_compressed)
-    for section in sections:
-        writer.put(*section)
+    for place, (state, key_group, data) in enumerate(sections):
+        if place % 2:
+            writer.put_pieces(state, key_group, (data[:7], memoryview(data)[7:]))
+        else:
+            writer.put(state, key_group, data)
     return writer.finish({"x": 1} if head is None else head)
 
 

@@ -5,14 +5,15 @@ import threading
 
 import pytest
 
-from flinkbuf.checkpoints import write_behind
+from flinkbuf.checkpoints import local_files, write_behind
 from flinkbuf.checkpoints.storage import storage_of
 from flinkbuf.checkpoints.write_behind import WriteBehind
 
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
-    """A thread from the eleventh byte on, and no more than a hundred bytes ahead of it."""
+    """A thread from the eleventh byte on, no more than a hundred bytes ahead of it, and the disk begins soon."""
+    monkeypatch.setattr(local_files, "_AHEAD", 50)
     monkeypatch.setattr(write_behind, "_ALONE", 10)
     monkeypatch.setattr(write_behind, "_AHEAD", 100)
 

@@ -2,6 +2,7 @@
 
 import datetime
 import random
+import weakref
 from decimal import Decimal
 
 import numpy as np
@@ -49,6 +50,25 @@ def test_a_page_is_what_it_was_made_of(batch, has_timestamps):
     assert str(found.batch.to_pylist()) == str(batch.to_pylist())
     assert (found.timestamps is None) is not has_timestamps
     assert times is None or found.timestamps.tolist() == times.tolist()
+
+
+@given(st.lists(st.tuples(batches(), st.booleans())))
+def test_pieces_of_a_page_are_the_page(elements):
+    writer = PageWriter()
+    for batch, has_timestamps in elements:
+        element = ColumnBatch(batch, np.arange(batch.num_rows) if has_timestamps else None)
+        assert b"".join(writer.write_pieces(element)) == PageWriter().write(element) == writer.write(element)
+
+
+def test_pieces_are_the_memory_of_large_columns_and_go_with_the_writer():
+    batch = pa.record_batch({"a": np.arange(10_000), "b": np.arange(10_000) % 3, "c": ["small"] * 10_000}).slice(1000)
+    writer = PageWriter()
+    pieces = writer.write_pieces(ColumnBatch(batch))
+    addresses = [pa.py_buffer(piece).address for piece in pieces]
+    assert [column.buffers()[1].address + 8000 for column in batch.columns[:2]] == addresses[1:3]
+    body = weakref.ref(writer._body._pieces)
+    del writer
+    assert body() is None
 
 
 def test_a_reader_knows_schemas_again():

@@ -61,7 +61,7 @@ class FrozenColumns:
                         f"a row of the state {self.meta.name!r} is in key group {group}, but this subtask has "
                         f"{key_groups.first} to {key_groups.last}"
                     )
-                writer.put(group, pages.write(rows))
+                writer.put_pieces(group, pages.write_pieces(rows))
 
     def release(self) -> None:
         """Do nothing: the batches are a copy, which holds up nobody."""

@@ -32,6 +32,10 @@ class StateSections:
         """Write one section."""
         self.writer.put(self.state, key_group, data)
 
+    def put_pieces(self, key_group: int, pieces: Sequence[bytes | memoryview]) -> None:
+        """Write one section, whose bytes nobody changes."""
+        self.writer.put_pieces(self.state, key_group, pieces)
+
     def put_buffers(self, buffers: GroupWriter) -> None:
         """Write a section of each key group that has bytes, and empty the buffers."""
         self.writer.put_groups(self.state, *buffers.gather())
