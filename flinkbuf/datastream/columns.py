@@ -418,6 +418,25 @@ class ColumnStream:
                 raise ValueError(f"key_by() is told of the column {name!r} twice")
         return KeyedColumnStream(self, names)
 
+    def window_all(self, window_assigner: WindowAssigner[Any, Any]) -> WindowedColumnStream:
+        """Cut all rows into windows, in one subtask; see `KeyedColumnStream.window`. Results have no columns of a key.
+
+        What can be put together beforehand is better put together by key: a window by key, and one over all behind it.
+
+        Examples
+        --------
+        >>> from flinkbuf.common import Time
+        >>> from flinkbuf.datastream import StreamExecutionEnvironment
+        >>> from flinkbuf.datastream.window import TumblingEventTimeWindows
+        >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+        >>> bids = env.from_collection([(1, 9, 500), (2, 7, 600)]).as_columns("auction int, price int, at bigint")
+        >>> windows = bids.assign_timestamps_and_watermarks("at").window_all(
+        ...     TumblingEventTimeWindows.of(Time.seconds(1)))
+        >>> windows.aggregate(bids=count(), best=max_("price")).execute_and_collect(limit=1)
+        [Row(bids=2, best=9)]
+        """
+        return WindowedColumnStream(KeyedColumnStream(self, ()), window_assigner)
+
     # --- the way out
 
     def as_records(self, type: object = None) -> DataStream[Any]:
@@ -589,10 +608,10 @@ class KeyedColumnStream:
             stream._value_type,
             [stream._transformation],
             partitioner=ColumnKeyExchange(names),
-            ship_strategy="HASH",
+            ship_strategy="HASH" if names else "GLOBAL",
         )
         self._stream = type(stream)(stream._env, exchange)
-        self._names = names
+        self._names = names  # none: of window_all
         self._origin = origin
 
     def __repr__(self) -> str:
@@ -853,12 +872,16 @@ class KeyedColumnStream:
         stream = self._stream._transform("ProcessBatches", self._stream._value_type, factory, is_keyed=True)
         return ColumnStream(stream, output_type, None if schema is not None else _unknown_schema)
 
+    def _keyed_operator(self, name: str, factory: OperatorFactory) -> DataStream[Any]:
+        stream = self._stream._transform(name, self._stream._value_type, factory, is_keyed=True)
+        return stream if self._names else stream.force_non_parallel()
+
     def _transform(
         self, name: str, aggregates: tuple[tuple[str, Aggregate], ...], factory: OperatorFactory
     ) -> ColumnStream:
         from flinkbuf.streaming.columns.column_groups import schema_of_groups
 
-        stream = self._stream._transform(name, self._stream._value_type, factory, is_keyed=True)
+        stream = self._keyed_operator(name, factory)
         origin, names = self._origin, self._names
         return ColumnStream(stream, None, lambda: schema_of_groups(origin.schema(), names, aggregates))
 
@@ -1025,7 +1048,7 @@ class WindowedColumnStream:
                 )
         _check_names(where, tuple(columns), rank=ranked.rank)
         factory = self._factory((("rows", ranked), *columns.items()))
-        stream = keyed._stream._transform("Window", keyed._stream._value_type, factory, is_keyed=True)
+        stream = keyed._keyed_operator("Window", factory)
         return ColumnStream(stream, None, _with_columns(keyed._origin.schema, tuple(columns), ranked.rank))
 
     def _factory(self, aggregates: tuple[tuple[str, Aggregate], ...]) -> OperatorFactory:

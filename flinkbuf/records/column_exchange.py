@@ -25,7 +25,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ColumnKeyPartitioner(Partitioner):
-    """Rows with equal values in these columns go to one channel. Flink: KeyGroupStreamPartitioner."""
+    """Rows with equal values in these columns go to one channel; without columns all rows do.
+
+    Flink: KeyGroupStreamPartitioner, GlobalPartitioner.
+    """
 
     names: tuple[str, ...]
     max_parallelism: int
@@ -130,7 +133,7 @@ def go_alike(one: pa.DataType, other: pa.DataType) -> bool:
 def pages_for(partitioner: Any, channel_count: int) -> Callable[[ColumnBatch], Iterator[tuple[int | None, bytes]]]:
     """Return what makes pages of elements, each with the channel that it goes to; None: the partitioner chooses."""
     writer = PageWriter()
-    if not isinstance(partitioner, ColumnKeyPartitioner):
+    if not isinstance(partitioner, ColumnKeyPartitioner) or not partitioner.names:
         return lambda element: iter(((None, writer.write(element)),))
     keys = RowKeys(partitioner.names, partitioner.max_parallelism, channel_count)
 

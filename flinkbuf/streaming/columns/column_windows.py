@@ -236,7 +236,9 @@ class WindowingOperator(GroupingOperator):
 
     def emit(self, element: ColumnBatch) -> None:
         """Give results to what reads this operator."""
-        super().emit(self._results.spread(element, len(self._key)))
+        if not self.has_key:
+            element = element.with_batch(element.batch.select(list(range(1, element.batch.num_columns))))
+        super().emit(self._results.spread(element, len(self._key) if self.has_key else 0))
 
     def with_windows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return a batch of a snapshot with the text of the windows whose state it is."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from flinkbuf._core.operators.stream_operator import NO_TIMESTAMP
 from flinkbuf.records.column_batch import ColumnBatch
@@ -16,12 +16,16 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
+_OF_ALL: Final = ""  # the column of the key that all rows have
+
+
 class GroupingOperator(ColumnOperator):
     """An operator whose state is rows of keys and partial results.
 
     Parameters
     ----------
     key : tuple of str
+        Without columns all rows have one key, which is a column of the state.
     aggregates : tuple of (name, Aggregate)
         Those that are computed.
 
@@ -35,7 +39,8 @@ class GroupingOperator(ColumnOperator):
 
     def __init__(self, key: tuple[str, ...], aggregates: tuple[tuple[str, Aggregate], ...]) -> None:
         super().__init__()
-        self._key = key
+        self._key = key or (_OF_ALL,)
+        self.has_key = bool(key)
         self._aggregates = aggregates
         self.has_plan = False
 
@@ -46,7 +51,8 @@ class GroupingOperator(ColumnOperator):
 
     def take(self, element: ColumnBatch) -> tuple[pa.RecordBatch, list[list[pa.Array]]]:
         """Return the keys of rows, and the columns that each aggregate reads, with the types of the first rows."""
-        keys, read = key_columns(element.batch, self._key), self.read(element)
+        keys = key_columns(element.batch, self._key) if self.has_key else _one_key(len(element))
+        read = self.read(element)
         if not self.has_plan:
             self.begin(GroupPlan.of(keys, self._aggregates, read))
         return self.plan.keys_as(keys), self.plan.read_as(read)
@@ -63,6 +69,14 @@ class GroupingOperator(ColumnOperator):
     def begin(self, plan: GroupPlan) -> None:
         """Begin to keep groups."""
         self.plan, self.has_plan = plan, True
+
+
+def _one_key(count: int) -> pa.RecordBatch:
+    """Return the key of so many rows that are not told apart."""
+    import numpy as np
+    import pyarrow as pa
+
+    return pa.record_batch([pa.array(np.zeros(count, np.int8))], [_OF_ALL])
 
 
 def event_times(element: ColumnBatch, side: str = "") -> np.ndarray:
