@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.servers.postgres_server import postgres_server
+from support.waiting import wait_until
 from support.worlds.async_operator import at_once, operator, run, sleepy
 
 from flinkbuf import FlinkbufError
@@ -756,13 +757,6 @@ class Gated:
 
     def _after(self, turns, function):
         self.loop.call_soon(self._after, turns - 1, function) if turns else function()
-
-
-def wait_until(condition):
-    until = time.monotonic() + 5
-    while not condition() and time.monotonic() < until:
-        time.sleep(0.001)
-    assert condition()
 
 
 def opened(func, **options):

@@ -9,6 +9,7 @@ import threading
 import time
 
 import pytest
+from support.waiting import wait_until
 
 from flinkbuf.checkpoints import ha_directory, ha_store
 from flinkbuf.checkpoints import ha_protocol as protocol
@@ -428,10 +429,7 @@ def test_a_waiting_one_takes_over_when_the_holder_is_gone(tmp_path, holder):
     told, leases = [], []
     thread = threading.Thread(target=lambda: leases.append(store.acquire(LONG_MS, waiting=told.append)))
     thread.start()
-    deadline = time.monotonic() + 20
-    while not told and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert told == [f"job 'job' is run by {store.holder()}: waiting until it ends or is gone"]
+    assert wait_until(lambda: told) == [f"job 'job' is run by {store.holder()}: waiting until it ends or is gone"]
     holder.kill()
     holder.wait()
     thread.join(20)

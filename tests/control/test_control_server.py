@@ -15,6 +15,7 @@ import pytest
 from support.faults.fault_proxy import REQUESTS, FaultProxy
 from support.faults.namespaces import linked_namespaces
 from support.servers.certificates import CAN_MAKE, make_certificates
+from support.waiting import wait_until
 
 from flinkbuf.control import control_server, tcp_health
 from flinkbuf.control.control_client import ControlClient
@@ -44,13 +45,6 @@ class Log:
 
     def disconnected(self, connection, reason):
         self.told.append(f"disconnected: {reason}")
-
-
-def wait_until(is_true, seconds=10):
-    deadline = time.monotonic() + seconds
-    while not is_true():
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.002)
 
 
 @pytest.fixture(scope="session")

@@ -5,10 +5,10 @@ FLINKBUF_INTEROP is the folder with Flink's jars and our compiled peer. Without 
 
 import os
 import signal
-import time
 from pathlib import Path
 
 import pytest
+from support.waiting import wait_until
 
 import flinkbuf as fb
 
@@ -102,7 +102,4 @@ def release_all(environment):
     for partition in environment._partitions.values():
         partition.close()
         partition.release()
-    deadline = time.monotonic() + 10
-    while pool.available_segment_count < pool.total_segment_count and time.monotonic() < deadline:
-        time.sleep(0.005)
-    assert pool.available_segment_count == pool.total_segment_count
+    wait_until(lambda: pool.available_segment_count == pool.total_segment_count)

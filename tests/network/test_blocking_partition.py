@@ -5,11 +5,11 @@ import gc
 import os
 import random
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+from support.waiting import wait_until
 
 import flinkbuf as fb
 from flinkbuf.network.buffer import DataType
@@ -63,10 +63,7 @@ def blocking(pool, subpartition_count, path, **options):
 
 def wait_until_empty(folder):
     """Files go with the last reader, which may be a thread that is just reading ahead."""
-    deadline = time.monotonic() + 20
-    while os.listdir(folder) and time.monotonic() < deadline:
-        time.sleep(0.001)
-    assert os.listdir(folder) == []
+    wait_until(lambda: os.listdir(folder) == [])
 
 
 def read(partition, subpartition, record_type):

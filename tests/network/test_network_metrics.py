@@ -8,6 +8,7 @@ import threading
 import time
 
 import pytest
+from support.waiting import wait_until
 
 import flinkbuf as fb
 from flinkbuf._core.flow.record_exchange import RecordExchange
@@ -31,13 +32,6 @@ def linked():
         ) as gate:
             yield here, gate, there, partition
         partition.close()
-
-
-def wait_until(condition):
-    deadline = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
 
 
 def test_an_environment_without_anything_shows_its_memory():

@@ -6,6 +6,7 @@ import time
 
 import pytest
 from support.faults.fault_job import nothing_left
+from support.waiting import wait_until
 
 import flinkbuf as fb
 from flinkbuf.network.owners import Owners
@@ -64,13 +65,6 @@ class Stream:
         for thread in self.threads:
             thread.join(20)
             assert not thread.is_alive()
-
-
-def wait_until(condition, timeout_s=10):
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
 
 
 def is_home(env):

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from support.servers.certificates import CAN_MAKE, make_certificates, openssl
+from support.waiting import wait_until
 
 from flinkbuf._core.io.dialer import Dialer
 from flinkbuf._core.io.reactor import Reactor
@@ -77,13 +78,6 @@ def exchange(reader, writer, records, address=None):
         return receive(reader, address or writer.address, partition_id)
     finally:
         thread.join()
-
-
-def wait_until(condition):
-    deadline = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.002)
 
 
 class Proxy:

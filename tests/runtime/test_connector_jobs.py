@@ -6,6 +6,7 @@ import threading
 import time
 
 import pytest
+from support.waiting import wait_until
 
 from flinkbuf._core.operators.function_operator import MapOperator
 from flinkbuf.datastream.connectors.data_gen import DataGeneratorSource
@@ -254,7 +255,4 @@ def test_jobs_leave_no_thread_and_no_file(tmp_path):
     before = left()
     for number in range(1, 15):
         once(number)
-    deadline = time.monotonic() + 10
-    while left() > before and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert left() <= before
+    wait_until(lambda: left() <= before)

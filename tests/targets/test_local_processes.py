@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from support.servers.certificates import CAN_MAKE, make_certificates
+from support.waiting import wait_until
 from support.worlds.task_managers import graph_of
 
 from flinkbuf.config import NetworkConfig
@@ -51,14 +52,6 @@ def children_of(pid):
         return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
     except FileNotFoundError:
         return []
-
-
-def wait_until(is_true, seconds=PATIENCE_S):
-    deadline = time.monotonic() + seconds
-    while not (result := is_true()):
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.005)
-    return result
 
 
 def is_alive(pid):

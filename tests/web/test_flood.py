@@ -7,10 +7,10 @@ import itertools
 import re
 import socket
 import threading
-import time
 from random import Random
 
 import pytest
+from support.waiting import wait_until
 
 from flinkbuf.common import Configuration, Types, WatermarkStrategy
 from flinkbuf.datastream import KeyedProcessFunction, StreamExecutionEnvironment
@@ -74,17 +74,10 @@ def completed(job):
     return job.details()["checkpoints"]["counts"]["completed"]
 
 
-def until(is_it):
-    deadline = time.monotonic() + 30
-    while not is_it():
-        assert time.monotonic() < deadline, "it never came to it"
-        time.sleep(0.005)
-
-
 def more_checkpoints(job, count=5):
     """Wait until the master has completed some more."""
     before = completed(job)
-    until(lambda: completed(job) >= before + count)
+    wait_until(lambda: completed(job) >= before + count)
 
 
 def paths_of(job_id, vertex_id, manager_id="none"):
@@ -168,7 +161,7 @@ def test_the_job_goes_on_while_its_server_answers_nobody(job, server, monkeypatc
         assert reached.wait(30)
         picture = job.picture
         more_checkpoints(job)
-        until(lambda: job.picture is not picture)
+        wait_until(lambda: job.picture is not picture)
         job.cancel()
         with pytest.raises(JobCanceledError):
             job.wait(30)

@@ -13,6 +13,7 @@ import time
 
 import pytest
 from support.other_user import as_other_user, needs_root
+from support.waiting import wait_until
 from support.worlds.master_world import MasterWorld, pipeline
 
 from flinkbuf.runtime.picture.job_picture import PictureMaker
@@ -345,7 +346,7 @@ def test_one_client_too_many_takes_the_place_of_the_one_that_was_quiet_for_longe
     monkeypatch.setattr("flinkbuf.web.server.PEER_CONNECTIONS_MAX", 3)
     with contextlib.closing(JobServer()) as server:
         clients = many(server, 3)
-        until(lambda: len(server._connections.open) == 3)
+        wait_until(lambda: len(server._connections.open) == 3)
         assert get(clients[0]).startswith(b"HTTP/1.1 200")
         (late,) = many(server, 1)
         assert get(late).startswith(b"HTTP/1.1 200")
@@ -419,7 +420,7 @@ def test_another_user_who_holds_all_that_he_gets_keeps_nobody_out(nothing_left):
 
     with contextlib.closing(JobServer()) as server:
         own = many(server, 4)
-        until(lambda: len(server._connections.open) == 4)
+        wait_until(lambda: len(server._connections.open) == 4)
         told, go = os.pipe(), os.pipe()
         answers = []
         holding = threading.Thread(target=lambda: answers.append(as_other_user(hold)))
@@ -486,7 +487,7 @@ def test_a_connection_rests_after_a_request_whose_body_came_late(nothing_left, m
         (client,) = many(server, 1)
         head = f"POST /jobs/{JOB}/stop HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {server.token}\r\n"
         client.sendall(f"{head}Content-Length: 2\r\n\r\n".encode())
-        until(lambda: any(each.is_answered_now for each in server._connections.open.values()))
+        wait_until(lambda: any(each.is_answered_now for each in server._connections.open.values()))
         client.sendall(b"{}")
         assert client.recv(10_000).startswith(b"HTTP/1.1 404")
         time.sleep(0.5)
@@ -546,19 +547,12 @@ def ask_and_read_nothing(server, path="/large"):
     return client
 
 
-def until(is_it):
-    deadline = time.monotonic() + 10
-    while not is_it():
-        assert time.monotonic() < deadline
-        time.sleep(0.001)
-
-
 def test_a_client_that_reads_nothing_is_hung_up_on(nothing_left, monkeypatch):
     monkeypatch.setattr("flinkbuf.web.server.SILENCE_S", 0.05)
     with contextlib.closing(JobServer(respond=large)) as server:
         silent = ask_and_read_nothing(server)
-        until(lambda: server._connections.unsent_bytes > 0)
-        until(lambda: not server._connections.open)
+        wait_until(lambda: server._connections.unsent_bytes > 0)
+        wait_until(lambda: not server._connections.open)
         got = 0
         with contextlib.suppress(ConnectionResetError):
             while data := silent.recv(1 << 20):
@@ -597,12 +591,12 @@ def test_answers_that_nobody_reads_are_bounded(nothing_left, monkeypatch):
     monkeypatch.setattr("flinkbuf.web.server.UNSENT_MAX", 10 << 20)
     with contextlib.closing(JobServer(respond=large)) as server:
         silent = [ask_and_read_nothing(server) for _ in range(8)]
-        until(lambda: server._connections.unsent_bytes > 10 << 20)
+        wait_until(lambda: server._connections.unsent_bytes > 10 << 20)
         assert ask(server, "GET", "/small")[0] == 503
         assert server._connections.unsent_bytes <= 18 << 20
         for each in silent:
             each.close()
-        until(lambda: ask(server, "GET", "/small")[0] == 200)
+        wait_until(lambda: ask(server, "GET", "/small")[0] == 200)
 
 
 def test_after_each_answer_others_have_the_interpreter_for_as_long():
@@ -634,7 +628,7 @@ def test_who_does_not_read_is_not_read(nothing_left):
 
     with contextlib.closing(JobServer(respond=respond)) as server:
         client = ask_and_read_nothing(server)
-        until(lambda: server._connections.unsent_bytes > 0)
+        wait_until(lambda: server._connections.unsent_bytes > 0)
         client.settimeout(0.2)
         more, sent = b"GET /small HTTP/1.1\r\nHost: localhost\r\n\r\n" * 10_000, 0
         with pytest.raises(TimeoutError):

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from support.data.frames import Frame, FrameDecoder
+from support.waiting import wait_until
 
 import flinkbuf as fb
 from flinkbuf._core.flow.channel_state import InputChannelState
@@ -217,9 +218,7 @@ def test_a_checkpoint_has_the_originals_of_compressed_buffers():
         reader = fb.RecordReader(gate, fb.Types.INT(), events=True)
         state = InputChannelState(reader)
         assert [next(reader) for _ in range(50)] == list(range(50))
-        deadline = time.monotonic() + 20
-        while gate.figures()["channels"][0]["queued"] < 2:
-            assert time.monotonic() < deadline
+        wait_until(lambda: gate.figures()["channels"][0]["queued"] >= 2)
         assert state.start(1, 1 << 20)
         assert b"".join(state.stop()[0]) == written(range(50, 1100))
         gate.decompressor = None

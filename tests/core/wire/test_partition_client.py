@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from support.data.frames import Frame, FrameDecoder
+from support.waiting import wait_until
 
 import flinkbuf as fb
 from flinkbuf._core.io.reactor import Reactor
@@ -83,10 +84,7 @@ def server():
 def pool():
     with fb.NetworkBufferPool(SEGMENTS, SEGMENT_SIZE) as pool:
         yield pool
-        deadline = time.monotonic() + 20
-        while pool.used_segment_count > 0 and time.monotonic() < deadline:
-            time.sleep(0.005)
-        assert (pool.used_segment_count, pool.required_segment_count) == (0, 0)
+        wait_until(lambda: (pool.used_segment_count, pool.required_segment_count) == (0, 0))
 
 
 @pytest.fixture

@@ -3,11 +3,11 @@
 import json
 import re
 import socket
-import time
 from pathlib import Path
 
 import pytest
 from support.data.frames import Frame, FrameDecoder
+from support.waiting import wait_until
 
 from flinkbuf._core.io.reactor import Reactor
 from flinkbuf._core.memory.local_buffer_pool import NetworkBufferPool
@@ -59,10 +59,7 @@ def server(manager):
 def pool():
     with NetworkBufferPool(64, 4096) as pool:
         yield pool
-        deadline = time.monotonic() + 20  # the server learns of a client's end in its own time
-        while pool.available_segment_count < 64 and time.monotonic() < deadline:
-            time.sleep(0.005)
-        assert pool.available_segment_count == 64
+        wait_until(lambda: pool.available_segment_count == 64)  # the server learns of a client's end in its own time
 
 
 def load(name):
@@ -206,13 +203,6 @@ def channel_of(number):
     return number.to_bytes(16, "big")
 
 
-def until(is_it):
-    deadline = time.monotonic() + 20
-    while not is_it():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
-
-
 def is_ended(client):
     try:
         while (frame := client.hear()) is not None:
@@ -250,10 +240,10 @@ def test_of_strangers_so_many_requests_wait_and_what_is_there_is_served(manager,
             credit=1,
         )
         assert other.hear().body == b"more", "others are not disturbed"
-        until(lambda: server.counters()["channels"] == 5)  # the other connection is heard in its own time
+        wait_until(lambda: server.counters()["channels"] == 5)  # the other connection is heard in its own time
         client.socket.close()
         other.socket.close()
-    until(lambda: server.counters()["connections"] == 0)
+    wait_until(lambda: server.counters()["connections"] == 0)
     server.close()
 
 
@@ -263,12 +253,12 @@ def test_of_all_strangers_sixteen_times_as_many_wait(serve):
     for client in clients:
         for number in range(3):
             client.say("PartitionRequest", receiver=channel_of(number), partition=ID, credit=1)
-        until(lambda: server.counters()["channels"] >= min(48, 3 * (clients.index(client) + 1)))  # noqa: B023
+        wait_until(lambda: server.counters()["channels"] >= min(48, 3 * (clients.index(client) + 1)))  # noqa: B023
     assert [clients[-1].hear().message for _ in range(3)] == ["ErrorResponse"] * 3
     assert server.counters()["channels"] == 48
     for client in clients:
         client.socket.close()
-    until(lambda: server.counters()["connections"] == 0)
+    wait_until(lambda: server.counters()["connections"] == 0)
     server.close()
 
 
@@ -278,7 +268,7 @@ def test_a_stranger_too_many_takes_the_place_of_one_that_reads_nothing(manager, 
         manager.register(ID, partition)
         reader, idle = Client(server), Client(server)
         reader.say("PartitionRequest", receiver=CHANNEL, partition=ID, credit=1)
-        until(lambda: server.counters()["channels"] == 1 and server.counters()["connections"] == 2)
+        wait_until(lambda: server.counters()["channels"] == 1 and server.counters()["connections"] == 2)
         idle_too, late = Client(server), Client(server)
         assert is_ended(idle)
         late.say("PartitionRequest", receiver=CHANNEL, partition=ID, subpartition=1, last_subpartition=1, credit=1)
@@ -290,12 +280,12 @@ def test_a_stranger_too_many_takes_the_place_of_one_that_reads_nothing(manager, 
         third = Client(server)
         assert is_ended(idle_too)
         third.say("PartitionRequest", receiver=CHANNEL, partition=bytes(60), credit=1)
-        until(lambda: server.counters()["channels"] == 3)
+        wait_until(lambda: server.counters()["channels"] == 3)
         late_again = Client(server)  # all read, or wait
         assert is_ended(late_again)
         for client in (reader, idle, idle_too, late, third, late_again):
             client.socket.close()
-    until(lambda: server.counters()["connections"] == 0)
+    wait_until(lambda: server.counters()["connections"] == 0)
     server.close()
 
 
@@ -308,6 +298,6 @@ def test_a_stranger_that_asks_for_nothing_is_told_and_hung_up_on(serve):
         assert told.message == "ErrorResponse" and b"nothing was asked for within 50 ms" in told.encode()
         assert client.hear() is None
         client.socket.close()
-    until(lambda: server.counters()["connections"] == 0)
+    wait_until(lambda: server.counters()["connections"] == 0)
     assert "nothing was asked for" in server.last_refusal
     server.close()

@@ -9,10 +9,10 @@ import socket
 import ssl
 import struct
 import threading
-import time
 
 import pytest
 from support.data.frames import Frame, FrameDecoder
+from support.waiting import wait_until
 
 from flinkbuf._core.io.reactor import Reactor
 from flinkbuf._core.wire.partition_manager import PartitionManager
@@ -121,13 +121,6 @@ def serve():
         yield start
         reactor.close()
         manager.close()
-
-
-def wait_until(condition):
-    deadline = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.002)
 
 
 def wait_for_refusals(server, count):

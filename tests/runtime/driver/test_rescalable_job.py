@@ -11,6 +11,7 @@ from types import SimpleNamespace
 from urllib.parse import urlsplit
 
 import pytest
+from support.waiting import wait_until
 
 from flinkbuf.common import Configuration, Types, WatermarkStrategy
 from flinkbuf.datastream import KeyedProcessFunction, StreamExecutionEnvironment
@@ -347,14 +348,6 @@ def test_a_savepoint_that_nothing_began_from_stays(folder, monkeypatch):
     assert job.status is JobStatus.FAILED and isinstance(job.exception.__cause__, ValueError)
 
 
-def until(is_it):
-    for _ in range(3_000):
-        if is_it():
-            return
-        threading.Event().wait(0.01)
-    raise AssertionError("it never came to it")
-
-
 def begin_endless(**settings):
     """A job that goes on until it is cancelled, and is brought to parallelism 2."""
     pairs = {"execution.target": "embedded", "rest.enabled": "true", "heartbeat.interval": "50 ms", **settings}
@@ -374,7 +367,7 @@ def test_a_running_job_deletes_it_after_a_checkpoint(folder, tmp_path_factory):
     checkpoints = str(tmp_path_factory.mktemp("checkpoints"))
     client = begin_endless(**{"execution.checkpointing.interval": "100 ms", "execution.checkpointing.dir": checkpoints})
     run = client._job._run
-    until(lambda: temporary() == [])
+    wait_until(lambda: temporary() == [])
     assert run.after_first_checkpoint is None and not run.has_ended
     assert run.details()["checkpoints"]["counts"]["completed"] >= 1
     client.cancel().result()
@@ -392,7 +385,7 @@ def test_a_running_job_keeps_it_after_a_savepoint(folder, tmp_path_factory):
         except SavepointError:  # some tasks do not run yet
             return None
 
-    until(savepoint)
+    wait_until(savepoint)
     assert run.after_first_checkpoint is not None and len(temporary()) == 1
     client.cancel().result()
     assert temporary() == []
@@ -407,7 +400,7 @@ def test_an_operator_that_was_given_a_parallelism_keeps_it():
     ).name("rescaled").disable_chaining().add_sink(lambda value: None)
     client = env.execute_async("counted")
     assert Count.seen.wait(30)
-    until(lambda: all(each["tasks"]["RUNNING"] == each["parallelism"] for each in client.details()["vertices"]))
+    wait_until(lambda: all(each["tasks"]["RUNNING"] == each["parallelism"] for each in client.details()["vertices"]))
     client._job.rescale(3).result(30)
     found = {each["name"]: each["parallelism"] for each in client.details()["vertices"]}
     assert [parallelism for name, parallelism in found.items() if "kept" in name] == [2]

@@ -9,6 +9,7 @@ import time
 import pytest
 from support.programs import restarts
 from support.programs.restarts import add_one, fail_at_30, job_of, run
+from support.waiting import wait_until
 from support.worlds.loopback import LoopbackTarget
 
 from flinkbuf.checkpoints.ha_store import HaStore
@@ -231,9 +232,7 @@ def test_a_task_manager_that_dies_is_replaced_by_another():
     provider = target.providers[0]
     first, second = provider.managers
     provider.kill(first)
-    deadline = time.monotonic() + 30
-    while len(provider.managers) < 3 and time.monotonic() < deadline:
-        time.sleep(0.01)
+    wait_until(lambda: len(provider.managers) >= 3)
     arrived.clear()
     assert arrived.wait(30)
     assert [manager_id for manager_id in provider.managers if manager_id not in (first, second)]

@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
+from support.waiting import wait_until
 from support.worlds.task_managers import SESSION, Master, graph_of
 
 import flinkbuf as fb
@@ -127,13 +128,6 @@ class of_the_program:
 
     def __call__(self, value):
         return self.holder.value(value)
-
-
-def wait_until(condition, timeout_s=10):
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def test_a_source_speaks_with_its_coordinator_through_messages():

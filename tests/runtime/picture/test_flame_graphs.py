@@ -6,6 +6,7 @@ import time
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.waiting import wait_until
 from support.worlds.task_managers import graph_of
 
 from flinkbuf.runtime.driver.running_job import RunningJob
@@ -229,10 +230,8 @@ def test_a_jobs_task_is_looked_at_while_it_runs(target):
     assert job.flame_graph(vertex.id) == TERMINATED
     job.start()
     try:
-        deadline = time.monotonic() + 30
-        while (found := job.flame_graph(vertex.id)) == WAITING:
-            assert time.monotonic() < deadline, found
-            time.sleep(0.02)
+        wait_until(lambda: job.flame_graph(vertex.id) != WAITING)
+        found = job.flame_graph(vertex.id)
         assert found["data"]["value"] > 5
         assert ends_with(names_in(found["data"]), "test_flame_graphs.slow_parse")
         parts = [job.flame_graph(vertex.id, kind=kind)["data"]["value"] for kind in ("ON_CPU", "OFF_CPU")]

@@ -6,6 +6,7 @@ import time
 import pytest
 from support.programs import restarts
 from support.programs.restarts import InPipeline, add_one, fail_at_30, job_of, pipelines_of, run
+from support.waiting import wait_until
 
 from flinkbuf.datastream.connectors.number_seq import NumberSequenceSource
 from flinkbuf.runtime.master.restart_strategy import (
@@ -94,18 +95,11 @@ def test_only_the_pipeline_of_the_subtask_that_failed_begins_again():
     assert restarts.left["pipeline"] == 0
 
 
-def wait_for(condition, timeout_s=30):
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.002)
-
-
 def test_a_job_can_be_canceled_while_it_waits_to_begin_again():
     restarts.reset(function=1)
     job = job_of(numbers(), fail_at_30, [].append, 2, restart_strategy=FixedDelayRestart(1, 3_600_000))
     job.start()
-    wait_for(lambda: job.status is JobStatus.RESTARTING)
+    wait_until(lambda: job.status is JobStatus.RESTARTING)
     started = time.monotonic()
     job.cancel()
     with pytest.raises(JobCanceledError):

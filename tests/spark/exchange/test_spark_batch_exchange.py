@@ -1,10 +1,10 @@
 """Tasks of a pipelined exchange of batches, as threads of this process: no Spark, no sockets, little memory."""
 
 import threading
-import time
 
 import pyarrow as pa
 import pytest
+from support.waiting import wait_until
 
 import flinkbuf as fb
 from flinkbuf.spark.exchange.batch_exchange import BatchExchange
@@ -173,7 +173,4 @@ def test_first_rows_come_before_the_last_are_there():
 def test_no_thread_is_left(nothing_is_left):
     before = threading.active_count()
     Tasks(inputs_of(2, 2)).run()
-    deadline = time.monotonic() + 5
-    while threading.active_count() > before and time.monotonic() < deadline:
-        time.sleep(0.001)
-    assert threading.active_count() == before
+    wait_until(lambda: threading.active_count() == before)

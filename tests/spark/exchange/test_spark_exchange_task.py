@@ -2,9 +2,9 @@
 
 import contextlib
 import threading
-import time
 
 import pytest
+from support.waiting import wait_until
 
 import flinkbuf as fb
 from flinkbuf.control import control_server
@@ -70,13 +70,6 @@ def run(exchanges, sources, partitioner="rebalance", takes=None):
 
 def our_threads():
     return sorted(thread.name for thread in threading.enumerate() if thread.name.startswith(("flinkbuf", "job ")))
-
-
-def wait_until(is_true, seconds=5):
-    deadline = time.monotonic() + seconds
-    while not is_true():
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.005)
 
 
 @pytest.mark.parametrize("partitioner", ["rebalance", "broadcast", "global", "forward", "rescale"])

@@ -15,6 +15,7 @@ import pytest
 from py4j.protocol import Py4JError
 from pyspark.sql import Row
 from pyspark.sql.types import LongType, StructField, StructType
+from support.waiting import wait_until
 
 from flinkbuf.common import Configuration, Types, WatermarkStrategy
 from flinkbuf.common.time import Time
@@ -603,13 +604,6 @@ def waits(path):
     return function
 
 
-def wait_for(condition, seconds=20):
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come"
-        time.sleep(0.02)
-
-
 def forever():
     while True:
         yield 1
@@ -620,11 +614,11 @@ def test_a_running_job_is_cancelled_and_its_stage_ends(sc, tmp_path):
     env = new_env()
     env.add_source(forever).rebalance().map(waits(path)).print()
     client = env.execute_async("to be cancelled")
-    wait_for(lambda: os.path.exists(path) and len(pids_of(path)) == 2)
+    wait_until(lambda: os.path.exists(path) and len(pids_of(path)) == 2)
     client.cancel().result()
     with pytest.raises(JobCanceledError):
         client.get_job_execution_result().result()
-    wait_for(lambda: not sc.statusTracker().getActiveJobsIds())
+    wait_until(lambda: not sc.statusTracker().getActiveJobsIds())
 
 
 @pytest.mark.parametrize("pause_s", [0.0, 0.05, 0.2])
@@ -638,7 +632,7 @@ def test_a_job_is_cancelled_in_whatever_phase(sc, pause_s):
     with pytest.raises(JobCanceledError):
         client.get_job_execution_result().result()
     assert time.monotonic() - started < 20  # Spark looks now and then only whether the task of a worker is cancelled
-    wait_for(lambda: not sc.statusTracker().getActiveJobsIds())
+    wait_until(lambda: not sc.statusTracker().getActiveJobsIds())
 
 
 def test_a_stage_that_spark_ends_fails_the_job_with_the_reason(sc, tmp_path):
@@ -646,7 +640,7 @@ def test_a_stage_that_spark_ends_fails_the_job_with_the_reason(sc, tmp_path):
     env = new_env()
     env.add_source(forever).rebalance().map(waits(path)).print()
     client = env.execute_async("to be ended")
-    wait_for(lambda: os.path.exists(path))
+    wait_until(lambda: os.path.exists(path))
     sc.cancelAllJobs()
     with pytest.raises(Exception, match=r"cancelled"):
         client.get_job_execution_result().result()
@@ -678,7 +672,7 @@ def test_jobs_leave_nothing_in_workers_nor_in_the_driver(sc):
         run()
     after = {pid: rest for pid, *rest in sc.parallelize(range(2), 2).mapPartitions(of_worker).collect()}
     assert after == workers, "the workers are the same, with the same threads and files"
-    wait_for(lambda: held()[0] == threads)
+    wait_until(lambda: held()[0] == threads)
     assert held()[1] <= descriptors + 2  # py4j opens a connection for each of its threads
 
 

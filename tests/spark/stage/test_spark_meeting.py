@@ -14,6 +14,7 @@ from types import SimpleNamespace
 from unittest.mock import MagicMock
 
 import pytest
+from support.waiting import wait_until
 
 import flinkbuf as fb
 from flinkbuf.control import control_server
@@ -139,13 +140,6 @@ def running(exchanges):
         task.deployed()
         task.report("RUNNING")
     return tasks
-
-
-def wait_until(is_true, seconds=5):
-    deadline = time.monotonic() + seconds
-    while not is_true():
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.005)
 
 
 # ---------------------------------------------------------------- while it runs
