@@ -8,7 +8,9 @@ import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 _SIZES = {"": 1, "b": 1, "bytes": 1}
 for _power, _names in enumerate(("k kb kibibytes", "m mb mebibytes", "g gb gibibytes", "t tb tebibytes"), start=1):
@@ -151,7 +153,7 @@ class _Kind:
     """How values of one kind are checked, and how Flink's configuration writes them."""
 
     python: type
-    parse: Callable[[Any], Any]
+    parse: Callable[[Any], object]
     format: Callable[[Any], str] = str
 
 
@@ -199,8 +201,17 @@ class _Knob:
         return isinstance(value, numbers) and self.low <= value <= self.high
 
 
-def _knob(default: Any, key: str, kind: _Kind, **limits: Any) -> Any:
-    return field(default=default, metadata={"knob": _Knob(key, kind, optional=default is None, **limits)})
+def _knob(
+    default: T,
+    key: str,
+    kind: _Kind,
+    low: float = 0,
+    high: float = _INT_MAX,
+    words: tuple[str, ...] = (),
+    aliases: tuple[str, ...] = (),
+) -> T:
+    knob = _Knob(key, kind, low, high, words, default is None, aliases)
+    return field(default=default, metadata={"knob": knob})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -436,7 +447,7 @@ class NetworkConfig:
         return dataclasses.replace(self, **changes)
 
     @classmethod
-    def from_flink(cls, options: Mapping[str, Any]) -> "NetworkConfig":
+    def from_flink(cls, options: Mapping[str, object]) -> "NetworkConfig":
         """Read Flink's own keys and spellings, flat or nested as in Flink's ``config.yaml``.
 
         Parameters
@@ -556,8 +567,8 @@ def network_keys() -> dict[str, str | None]:
     return {**dict.fromkeys(_NAMES_BY_KEY), **{key: unread.why for key, unread in _UNREAD.items()}}
 
 
-def _flatten(options: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
-    pairs: list[tuple[str, Any]] = []
+def _flatten(options: Mapping[str, object], prefix: str = "") -> list[tuple[str, object]]:
+    pairs: list[tuple[str, object]] = []
     for key, value in options.items():
         pairs += _flatten(value, f"{prefix}{key}.") if isinstance(value, Mapping) else [(f"{prefix}{key}", value)]
     return pairs

@@ -12,7 +12,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 # C0, DEL, C1, and what turns the direction of writing. A text of several lines keeps its line breaks and tabs.
 _CONTROL: Final = {
@@ -104,7 +104,7 @@ class RepeatedMessage:
         self._count = 0  # since then
         self._lock = threading.Lock()
 
-    def __call__(self, text: str, *arguments: Any, **more: Any) -> None:
+    def __call__(self, text: str, *arguments: object, **more: object) -> None:
         """Say it, or count it."""
         with self._lock:
             now = self._clock()

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import sys
 from contextlib import suppress
-from typing import Any
 
 from flinkbuf._core.memory.local_buffer_pool import LocalBufferPool, NetworkBufferPool
 from flinkbuf._core.partition.bounded_partition import BoundedStorage
@@ -56,7 +55,7 @@ def create_pool(pool: NetworkBufferPool, subpartition_count: int, storage: str, 
 
 
 def open_storage(
-    storage: str, path: str, *, io_manager: IOManager | None, read_pool: Any, compression: str | None
+    storage: str, path: str, *, io_manager: IOManager | None, read_pool: ReadBufferPool | None, compression: str | None
 ) -> PartitionStorage:
     """What opens a partition whose files begin with `path`."""
     manager = io_manager or default_io_manager()
@@ -68,7 +67,7 @@ def open_storage(
     return BoundedStorage(path, kind, executor, codec)
 
 
-def base_path(path: Any, io_manager: IOManager | None) -> str:
+def base_path(path: str | os.PathLike[str] | None, io_manager: IOManager | None) -> str:
     """The base path that was given, or a new one among temporary files."""
     if path is None:
         return (io_manager or default_io_manager()).partition_path()

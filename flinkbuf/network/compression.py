@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import struct
 from importlib import import_module
-from typing import Any
 
 from flinkbuf._core.memory.buffer_codec import BlockDecompressor, BufferCodec
 from flinkbuf.errors import CorruptDataError
@@ -38,7 +37,7 @@ def buffer_codec(name: str) -> BufferCodec:
     raise ValueError(f"codec must be one of {', '.join(CODECS)}, got {name!r}")
 
 
-def _package(name: str, codec: str) -> Any:
+def _package(name: str, codec: str) -> object:
     try:
         return import_module(name)
     except ImportError as error:
@@ -90,7 +89,7 @@ class BufferCompressor:
         self.codec = codec
         self.segment_size = _check_segment_size(segment_size)
 
-    def compress(self, data: Any) -> bytes | None:
+    def compress(self, data: bytes | bytearray | memoryview) -> bytes | None:
         """Compress one buffer.
 
         Parameters
@@ -146,7 +145,7 @@ class BufferDecompressor(BlockDecompressor):
         super().__init__(buffer_codec(codec), _check_segment_size(segment_size))
         self.codec = codec
 
-    def decompress(self, data: Any) -> bytes:
+    def decompress(self, data: bytes | bytearray | memoryview) -> bytes:
         """Give the original of one compressed buffer.
 
         Parameters

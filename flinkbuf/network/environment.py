@@ -16,7 +16,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 from weakref import WeakValueDictionary
 
 from flinkbuf._core.io.dialer import Dialer
@@ -101,7 +101,7 @@ class LocalChannel:
         _check_index(self.subpartition_index)
 
 
-def _partition_id(value: Any) -> ResultPartitionID:
+def _partition_id(value: object) -> ResultPartitionID:
     return ResultPartitionID.from_hex(value) if isinstance(value, str) else ResultPartitionID(value)
 
 
@@ -161,7 +161,7 @@ def gate_buffers(num_channels: int, config: NetworkConfig) -> GateBuffers:
     return GateBuffers(exclusive, minimum, max(minimum, maximum))
 
 
-def _decompressor_of(config: NetworkConfig) -> Any:
+def _decompressor_of(config: NetworkConfig) -> object:
     """What restores the buffers that the configuration's codec compressed."""
     if config.compression_codec == "LZ4":
         return BufferDecompressor("LZ4", config.segment_size)
@@ -176,7 +176,7 @@ class _LateDecompressor:
         self._segment_size = segment_size
         self._made: BufferDecompressor | None = None
 
-    def decompress(self, data: Any) -> bytes:
+    def decompress(self, data: bytes | bytearray | memoryview) -> bytes:
         if self._made is None:
             self._made = BufferDecompressor(self._codec, self._segment_size)
         return self._made.decompress(data)
@@ -329,7 +329,7 @@ class NetworkEnvironment:
         self._check_open()
         return self
 
-    def __exit__(self, exc_type: Any, exc: BaseException | None, traceback: Any) -> None:
+    def __exit__(self, exc_type: object, exc: BaseException | None, traceback: object) -> None:
         try:
             if exc is None and not self._is_closed:
                 self._wait_for_readers()
@@ -355,7 +355,7 @@ class NetworkEnvironment:
         partition_id: ResultPartitionID | bytes | str,
         subpartition_count: int,
         type: str = "PIPELINED_BOUNDED",
-        path: Any = None,
+        path: str | os.PathLike[str] | None = None,
         *,
         owner: Hashable | None = None,
     ) -> ResultPartition:
@@ -404,7 +404,9 @@ class NetworkEnvironment:
             self._check_open()
         return partition
 
-    def _new_partition(self, subpartition_count: int, type: str, path: Any) -> ResultPartition:
+    def _new_partition(
+        self, subpartition_count: int, type: str, path: str | os.PathLike[str] | None
+    ) -> ResultPartition:
         config = self.config
         if type not in BLOCKING_TYPES:
             return ResultPartition(

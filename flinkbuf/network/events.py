@@ -11,9 +11,11 @@ import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any, ClassVar, NoReturn
+from typing import ClassVar, NoReturn, TypeVar
 
 from flinkbuf.errors import CorruptDataError
+
+E = TypeVar("E", bound=IntEnum)
 
 NO_TIMEOUT = 2**63 - 1  # ms; Flink's NO_ALIGNED_CHECKPOINT_TIME_OUT
 _USER_EVENT = 3
@@ -86,7 +88,7 @@ class _Reader:
             self.fail(f"a boolean is 0 or 1, got {value}")
         return value == 1
 
-    def member(self, members: type[IntEnum], value: int) -> Any:
+    def member(self, members: type[E], value: int) -> E:
         try:
             return members(value)
         except ValueError:
@@ -136,7 +138,7 @@ class Event:
         return self.to_bytes() + bytes(self._unused_size())
 
     @classmethod
-    def from_bytes(cls, data: Any, registry: EventRegistry | None = None) -> Event:
+    def from_bytes(cls, data: bytes | bytearray | memoryview, registry: EventRegistry | None = None) -> Event:
         """Read an event back; `event_from_bytes`, but TypeError if it is not of this class."""
         event = event_from_bytes(data, registry)
         if not isinstance(event, cls):
@@ -441,7 +443,7 @@ _READERS: dict[int, Callable[[_Reader], Event]] = {
 }
 
 
-def event_from_bytes(data: Any, registry: EventRegistry | None = None) -> Event:
+def event_from_bytes(data: bytes | bytearray | memoryview, registry: EventRegistry | None = None) -> Event:
     """Read one event.
 
     Parameters

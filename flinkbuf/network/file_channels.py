@@ -27,7 +27,9 @@ Callback = Callable[[Any, BaseException | None], None]
 class _FileChannel:
     """What all of them have: a file, what is under way, an end that waits for it."""
 
-    def __init__(self, name: Any, mode: str, executor: IOExecutor | None, callback: Callback | None = None) -> None:
+    def __init__(
+        self, name: str | os.PathLike[str], mode: str, executor: IOExecutor | None, callback: Callback | None = None
+    ) -> None:
         self._channel = IOChannel(name, mode, executor)
         self._callback = callback
         self.name = name
@@ -114,10 +116,12 @@ class BlockChannelWriter(_FileChannel):
     Flink ``BlockChannelWriter``, ``BlockChannelWriterWithCallback``.
     """
 
-    def __init__(self, name: Any, executor: IOExecutor | None = None, callback: Callback | None = None) -> None:
+    def __init__(
+        self, name: str | os.PathLike[str], executor: IOExecutor | None = None, callback: Callback | None = None
+    ) -> None:
         super().__init__(name, "create", executor, callback)
 
-    def write_block(self, block: Any) -> None:
+    def write_block(self, block: object) -> None:
         """Have a bytes-like object written; it is not to be changed before it came back through `take`."""
         self._channel.write(block, item=block)
 
@@ -141,20 +145,24 @@ class BlockChannelReader(_FileChannel):
     """
 
     def __init__(
-        self, name: Any, block_size: int, executor: IOExecutor | None = None, callback: Callback | None = None
+        self,
+        name: str | os.PathLike[str],
+        block_size: int,
+        executor: IOExecutor | None = None,
+        callback: Callback | None = None,
     ) -> None:
         if block_size < 1:
             raise ValueError(f"block_size must be at least 1 byte, got {block_size}")
         super().__init__(name, "read", executor, callback)
         self._block_size = block_size
 
-    def read_block(self, target: Any = None) -> None:
+    def read_block(self, target: object = None) -> None:
         """Have the next block read into `target` (writable; its length counts), or into a new one."""
         if target is None:
             target = bytearray(self._block_size)
         self._channel.read(target, item=target)
 
-    def seek(self, offset: int, target: Any = None) -> None:
+    def seek(self, offset: int, target: object = None) -> None:
         """Have the block at byte `offset` read; `read_block` goes on behind it."""
         if offset < 0:
             raise ValueError(f"offset must not be negative, got {offset}")
@@ -179,7 +187,9 @@ class BulkBlockChannelReader(_FileChannel):
     Flink ``BulkBlockChannelReader``.
     """
 
-    def __init__(self, name: Any, segments: list[Any], block_count: int, executor: IOExecutor | None = None) -> None:
+    def __init__(
+        self, name: str | os.PathLike[str], segments: list[object], block_count: int, executor: IOExecutor | None = None
+    ) -> None:
         if not 0 <= block_count <= len(segments):
             raise ValueError(
                 f"block_count must be from 0 to {len(segments)}, the number of segments, got {block_count}"
@@ -188,7 +198,7 @@ class BulkBlockChannelReader(_FileChannel):
         for segment in segments[:block_count]:
             self._channel.read(segment, item=segment)
 
-    def full_segments(self) -> list[Any]:
+    def full_segments(self) -> list[object]:
         """Wait until all are read; return them in the order of the file."""
         return list(iter(self.take, None))
 
@@ -219,7 +229,7 @@ class BufferFileWriter(_FileChannel):
     Flink ``BufferFileWriter``.
     """
 
-    def __init__(self, name: Any, executor: IOExecutor | None = None) -> None:
+    def __init__(self, name: str | os.PathLike[str], executor: IOExecutor | None = None) -> None:
         super().__init__(name, "create", executor)
 
     def write_block(self, buffer: Buffer) -> None:
@@ -273,7 +283,7 @@ class BufferFileReader(_FileChannel):
     Flink ``BufferFileReader``.
     """
 
-    def __init__(self, name: Any, executor: IOExecutor | None = None, max_size: int = 32768) -> None:
+    def __init__(self, name: str | os.PathLike[str], executor: IOExecutor | None = None, max_size: int = 32768) -> None:
         super().__init__(name, "read", executor)
         self._max_size = max_size
         self._offset = 0
@@ -340,7 +350,7 @@ class BufferFileSegmentReader:
         self._file.close()
 
 
-def checked_header(path: str, offset: int, header: Any, max_size: int) -> tuple[int, bool, int]:
+def checked_header(path: str, offset: int, header: bytes | bytearray, max_size: int) -> tuple[int, bool, int]:
     """Read a header, or say what is wrong with it and where."""
     cause = "the file ends inside a header"
     if len(header) == HEADER_SIZE:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 from flinkbuf._core.gate.input_gate import InputGate as _InputGate
 from flinkbuf._core.gate.union_input_gate import UnionInputGate as _UnionInputGate
@@ -52,7 +51,7 @@ class InputGate(_InputGate):
     [1, 2, 3]
     """
 
-    def __new__(cls, channels: Iterable[tuple[Any, int]] = (), **options: Any) -> InputGate:
+    def __new__(cls, channels: Iterable[tuple[object, int]] = (), **options: object) -> InputGate:
         pairs = [(_source(source), index) for source, index in channels]
         return super().__new__(cls, pairs, **options)  # type: ignore[call-arg]
 
@@ -63,7 +62,7 @@ class InputGate(_InputGate):
         self.close()
 
 
-def _source(source: Any) -> Any:
+def _source(source: object) -> object:
     return source.source if isinstance(source, PartitionFile) else source
 
 

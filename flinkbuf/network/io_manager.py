@@ -235,7 +235,7 @@ class IOManager:
         return BlockChannelReader(name, block_size, executor, callback)
 
     def create_bulk_block_channel_reader(
-        self, name: str | os.PathLike[str], segments: list[Any], block_count: int
+        self, name: str | os.PathLike[str], segments: list[object], block_count: int
     ) -> BulkBlockChannelReader:
         """Read the first `block_count` blocks of a file at once, into `segments`."""
         return BulkBlockChannelReader(name, segments, block_count, self.reader_executor(name))

@@ -155,7 +155,7 @@ class NetworkMetrics:
     def __str__(self) -> str:
         return "\n\n".join(_as_text(*table) for table in self._tables())
 
-    def __rich__(self) -> Any:
+    def __rich__(self) -> object:
         from rich.console import Group
         from rich.table import Table
 

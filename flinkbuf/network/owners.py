@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Hashable, Iterator
-from typing import Any
 from weakref import WeakSet
 
 from flinkbuf.network.input_gate import InputGate
@@ -27,11 +26,11 @@ class Owners:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._partitions: dict[Hashable, dict[Any, Any]] = {}
-        self._owner_of: dict[Any, Hashable] = {}
+        self._partitions: dict[Hashable, dict[ResultPartitionID, ResultPartition]] = {}
+        self._owner_of: dict[ResultPartitionID, Hashable] = {}
         self._gates: dict[Hashable, WeakSet[InputGate]] = {}
 
-    def add_partition(self, owner: Hashable, name: Any, partition: Any) -> None:
+    def add_partition(self, owner: Hashable, name: ResultPartitionID, partition: ResultPartition) -> None:
         """A partition is `owner`'s."""
         with self._lock:
             self._partitions.setdefault(owner, {})[name] = partition
@@ -42,11 +41,11 @@ class Owners:
         with self._lock:
             self._gates.setdefault(owner, WeakSet()).add(gate)
 
-    def has(self, name: Any) -> bool:
+    def has(self, name: ResultPartitionID) -> bool:
         """Whether a partition is somebody's."""
         return name in self._owner_of
 
-    def forget_partition(self, name: Any) -> None:
+    def forget_partition(self, name: ResultPartitionID) -> None:
         """It was read to its end, and its owner has closed it."""
         with self._lock:
             owner = self._owner_of.pop(name, None)

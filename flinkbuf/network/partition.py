@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import operator
 import os
-from typing import Any
 
 from flinkbuf._core.memory.local_buffer_pool import NetworkBufferPool
 from flinkbuf._core.partition.output_flusher import add_partition, remove_partition
+from flinkbuf._core.partition.read_buffer_pool import ReadBufferPool
 from flinkbuf._core.partition.result_partition import ResultPartition as _ResultPartition
 from flinkbuf.network import blocking_storage as blocking
 from flinkbuf.network.compression import BufferDecompressor
@@ -67,7 +67,7 @@ class ResultPartitionID(bytes):
     __slots__ = ()
     SIZE = 60  # bytes
 
-    def __new__(cls, data: Any) -> ResultPartitionID:
+    def __new__(cls, data: object) -> ResultPartitionID:
         if not isinstance(data, (bytes, bytearray, memoryview)):
             raise TypeError(
                 f"a result partition id is made of bytes, or by from_hex() of their digits, got {data!r:.80}"
@@ -220,7 +220,7 @@ class ResultPartition(_ResultPartition):
         pool: NetworkBufferPool,
         subpartition_count: int,
         type: str = "PIPELINED_BOUNDED",
-        path: Any = None,
+        path: str | os.PathLike[str] | None = None,
         *,
         buffers_per_channel: int = 2,
         floating_buffers: int = 8,
@@ -230,7 +230,7 @@ class ResultPartition(_ResultPartition):
         compression: str | None = None,
         storage: str = "sort-merge",
         sort_buffers: int = blocking.SORT_BUFFERS,
-        read_pool: Any = None,
+        read_pool: ReadBufferPool | None = None,
     ) -> ResultPartition:
         if type not in PARTITION_TYPES:
             raise ValueError(f"type must be one of {', '.join(PARTITION_TYPES)}, got {type!r}")
@@ -268,7 +268,7 @@ class ResultPartition(_ResultPartition):
     def __enter__(self) -> ResultPartition:
         return self
 
-    def __exit__(self, exc_type: Any, exc: BaseException | None, traceback: Any) -> None:
+    def __exit__(self, exc_type: object, exc: BaseException | None, traceback: object) -> None:
         try:
             if exc is not None:
                 self.fail(exc)
@@ -332,7 +332,7 @@ def _check_limits(buffers_per_channel: int, floating_buffers: int, max_overdraft
             raise ValueError(f"{name} must not be negative, got {value}")
 
 
-def _check_blocking(type: str, path: Any, storage: str, sort_buffers: int) -> None:
+def _check_blocking(type: str, path: str | os.PathLike[str] | None, storage: str, sort_buffers: int) -> None:
     if storage not in blocking.STORAGES:
         raise ValueError(f"storage must be one of {', '.join(blocking.STORAGES)}, got {storage!r}")
     if sort_buffers < 2:

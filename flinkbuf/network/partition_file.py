@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from flinkbuf._core.partition.partition_file import PartitionFile as _PartitionFile
+from flinkbuf._core.partition.read_buffer_pool import ReadBufferPool
 from flinkbuf._core.partition.result_partition import ResultPartition as _ResultPartition
 from flinkbuf._core.partition.sort_merge_partition import open_partition_file
 from flinkbuf._core.partition.subpartition import AvailabilityListener, SubpartitionView
@@ -84,13 +85,13 @@ class PartitionFile:
     @classmethod
     def open(
         cls,
-        path: Any,
+        path: str | os.PathLike[str],
         *,
         subpartition_count: int = 0,
         compression: str = "LZ4",
         max_buffer_size: int = _MAX_BUFFER_SIZE,
         io_manager: IOManager | None = None,
-        read_pool: Any = None,
+        read_pool: ReadBufferPool | None = None,
     ) -> PartitionFile:
         """Open a finished partition.
 

@@ -23,6 +23,12 @@ _READ, _WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 _ALERT = b"\x15\x03\x03\x00\x02\x02\x46"  # fatal: protocol version
 
 
+class HasFileno(Protocol):
+    """What a selector can wait for."""
+
+    def fileno(self) -> int: ...
+
+
 class PipeHost(Protocol):
     """Who runs the pipes, on one thread."""
 
@@ -33,7 +39,7 @@ class PipeHost(Protocol):
     handshake_timeout_ms: int
     buffer: memoryview  # CHUNK bytes, for whoever has its turn
 
-    def watch(self, source: Any, events: int, callback: Callable[[int], None]) -> None:
+    def watch(self, source: HasFileno | None, events: int, callback: Callable[[int], None]) -> None:
         """Call back when one of `events` is possible, until told otherwise; 0: not any more."""
 
     def expire_in(self, pipe: TlsPipe | None, seconds: float) -> None:

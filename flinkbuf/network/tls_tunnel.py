@@ -23,14 +23,13 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
-from typing import Any
 
 from flinkbuf._core.io.dialer import Carrier, Dialer
 from flinkbuf._core.io.reactor import Reactor
 from flinkbuf._core.wire.partition_server import PartitionServer
 from flinkbuf.config import TlsConfig
 from flinkbuf.network.tls_context import make_context
-from flinkbuf.network.tls_pipe import CHUNK, LINGER_S, TlsPipe, end_socket
+from flinkbuf.network.tls_pipe import CHUNK, LINGER_S, HasFileno, TlsPipe, end_socket
 
 HANDSHAKE_TIMEOUT_MS = 10_000
 MAX_UNPROVEN = 1024  # connections that were accepted and whose handshake is not done
@@ -78,8 +77,8 @@ class _Loop:
 
     # ---- for the pipes -----------------------------------------------------------------------------------------------
 
-    def watch(self, source: Any, events: int, callback: Callable[[int], None]) -> None:
-        if source.fileno() < 0:
+    def watch(self, source: HasFileno | None, events: int, callback: Callable[[int], None]) -> None:
+        if source is None or source.fileno() < 0:
             return
         known = self.selector.get_map().get(source.fileno())
         if known is None and events:

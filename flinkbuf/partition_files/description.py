@@ -246,7 +246,7 @@ def _buffers(base_path: str, file: DataFile, index: int) -> Iterator[memoryview 
         yield restored(data, is_compressed, codec, f"{base_path}{DATA_SUFFIX}: at byte {offset}")
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> object:
     """The value as JSON can tell it."""
     if value is None or isinstance(value, (bool, int)):
         return value

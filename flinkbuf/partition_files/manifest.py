@@ -12,9 +12,11 @@ import re
 import zlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from flinkbuf.errors import CorruptDataError
+
+T = TypeVar("T")
 
 FORMAT = "flinkbuf partition files"
 FORMAT_VERSION = 1
@@ -198,13 +200,13 @@ class _Reader:
     def damaged(self, place: str, problem: str) -> CorruptDataError:
         return CorruptDataError(f"{self.path}: at {place}: {problem}")
 
-    def unknown(self, place: str, found: Any, known: Any) -> CorruptDataError:
+    def unknown(self, place: str, found: object, known: object) -> CorruptDataError:
         return self.damaged(
             place,
             f"{found!r} is not known to this flinkbuf, which reads {known!r}; a later version may have written it",
         )
 
-    def document(self, data: bytes) -> dict[str, Any]:
+    def document(self, data: bytes) -> dict[str, object]:
         try:
             document = json.loads(data)
         except UnicodeDecodeError as error:
@@ -222,7 +224,7 @@ class _Reader:
             raise self.unknown("format_version", version, FORMAT_VERSION)
         return document
 
-    def member(self, of: dict[str, Any], name: str, kind: type, where: str) -> Any:
+    def member(self, of: dict[str, object], name: str, kind: type[T], where: str) -> T:
         place = f"{where}.{name}" if where else name
         if name not in of:
             raise self.damaged(place, "this is missing")
@@ -231,7 +233,7 @@ class _Reader:
             raise self.damaged(place, f"{kind.__name__} must stand here, not {value!r:.80}")
         return value
 
-    def number(self, of: dict[str, Any], name: str, least: int, most: int, where: str) -> int:
+    def number(self, of: dict[str, object], name: str, least: int, most: int, where: str) -> int:
         value: int = self.member(of, name, int, where)
         self._check_range(value, least, most, f"{where}.{name}" if where else name)
         return value
@@ -240,13 +242,13 @@ class _Reader:
         if not least <= value <= most:
             raise self.damaged(place, f"{value} is not between {least} and {most}")
 
-    def texts(self, of: dict[str, Any], name: str, where: str) -> tuple[str, ...]:
+    def texts(self, of: dict[str, object], name: str, where: str) -> tuple[str, ...]:
         values = self.member(of, name, list, where)
         if not all(isinstance(each, str) for each in values):
             raise self.damaged(f"{where}.{name}", "a list of texts must stand here")
         return tuple(values)
 
-    def layout(self, body: dict[str, Any]) -> Layout:
+    def layout(self, body: dict[str, object]) -> Layout:
         schema = self.member(body, "schema", dict, "body")
         key = self.texts(body, "key", "body")
         names = [field.get("name") for field in schema.get("fields", ()) if isinstance(field, dict)]
@@ -260,7 +262,7 @@ class _Reader:
             self.number(body, "max_parallelism", 1, SUBPARTITION_MAX, "body"),
         )
 
-    def file(self, found: Any, layout: Layout, where: str) -> DataFile:
+    def file(self, found: object, layout: Layout, where: str) -> DataFile:
         if not isinstance(found, dict):
             raise self.damaged(where, f"dict must stand here, not {found!r:.80}")
         name = self.member(found, "name", str, where)
@@ -283,7 +285,7 @@ class _Reader:
             self.optional_text(found, "key_max", where),
         )
 
-    def counts(self, of: dict[str, Any], name: str, layout: Layout, where: str) -> tuple[int, ...]:
+    def counts(self, of: dict[str, object], name: str, layout: Layout, where: str) -> tuple[int, ...]:
         values = self.member(of, name, list, where)
         place = f"{where}.{name}"
         if len(values) != layout.subpartition_count:
@@ -294,7 +296,7 @@ class _Reader:
             self._check_range(value, 0, SIZE_MAX, f"{place}[{index}]")
         return tuple(values)
 
-    def optional_text(self, of: dict[str, Any], name: str, where: str) -> str | None:
+    def optional_text(self, of: dict[str, object], name: str, where: str) -> str | None:
         return None if of.get(name) is None else self.member(of, name, str, where)
 
 
@@ -321,7 +323,7 @@ def job_of(name: str) -> str | None:
     return found[0].split("-")[1] if found else None
 
 
-def _canonical(value: Any) -> str:
+def _canonical(value: object) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
@@ -331,7 +333,7 @@ def _checksum(text: str) -> str:
 
 def layout_difference(old: Layout, new: Layout) -> str | None:
     """What keeps files of one layout out of a data set of another, besides the schema; None: nothing does."""
-    pairs: tuple[tuple[str, Any, Any], ...] = (
+    pairs: tuple[tuple[str, object, object], ...] = (
         ("key", list(old.key), list(new.key)),
         ("num_partitions", old.subpartition_count, new.subpartition_count),
         ("max_parallelism", old.max_parallelism, new.max_parallelism),

@@ -11,7 +11,7 @@ import errno
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from flinkbuf._core.flow.batch_reader import BatchBufferReader
 from flinkbuf._core.partition.partition_file import PartitionFile
@@ -105,7 +105,7 @@ def _by_file(pieces: Sequence[tuple[DataFile, int]]) -> tuple[Piece, ...]:
 def read_pieces(
     directory: str,
     pieces: Sequence[Piece],
-    schema: Any,
+    schema: object,
     max_rows: int,
     columns: Sequence[str] | None = None,
     max_bytes: int = _BATCH_BYTES,
@@ -162,7 +162,7 @@ class _Buffers:
         self.offset = 0
         self.is_reporting = False  # an error of this one's own names its place itself
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[object]:
         try:
             for piece in self._pieces:
                 yield from self._of_piece(piece)
@@ -170,7 +170,7 @@ class _Buffers:
             self.is_reporting = True
             raise
 
-    def _of_piece(self, piece: Piece) -> Iterator[Any]:
+    def _of_piece(self, piece: Piece) -> Iterator[object]:
         base_path = os.path.join(self._directory, piece.name)
         self.path, self.offset = base_path + DATA_SUFFIX, 0
         codec = BufferDecompressor(piece.compression, piece.segment_size) if piece.compression else None
@@ -185,7 +185,7 @@ class _Buffers:
 
     def _of_subpartition(
         self, file: PartitionFile, index: int, checksum: int, codec: BufferDecompressor | None
-    ) -> Iterator[Any]:
+    ) -> Iterator[object]:
         blocks = file.data(index)
         for self.offset, is_compressed, data in blocks:
             yield restored(data, is_compressed, codec, f"{self.path}: at byte {self.offset}")

@@ -6,7 +6,7 @@ import errno
 import itertools
 import os
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from flinkbuf._core.partition.sort_merge_partition import written_file
 from flinkbuf.config import NetworkConfig
@@ -96,7 +96,7 @@ class _PartWriter:
     """
 
     def __init__(self, partition: ResultPartition, layout: Layout, record_type: TypeInformation) -> None:
-        key: Any = layout.key if len(layout.key) > 1 else "".join(layout.key)
+        key: object = layout.key if len(layout.key) > 1 else "".join(layout.key)
         partitioner = by_key(key, max_parallelism=layout.max_parallelism) if key else "rebalance"
         self._partition = partition
         self._writer = RecordWriter(partition, record_type, partitioner, -1)
@@ -142,7 +142,7 @@ class _KeyBounds:
 
     def __init__(self, name: str | None) -> None:
         self._name = name
-        self._bounds: tuple[Any, Any] | None = None
+        self._bounds: tuple[object, object] | None = None
 
     def note(self, batch: pa.RecordBatch) -> None:
         """Look at the rows of a batch."""

@@ -10,7 +10,6 @@ import itertools
 import math
 import struct
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from flinkbuf._core.record.key_group import key_group_of_hash, operator_index
 from flinkbuf.records.partitioner import by_key
@@ -31,7 +30,10 @@ def null_subpartition(subpartition_count: int, max_parallelism: int) -> int:
 
 
 def subpartitions_of_keys(
-    keys: Iterable[Sequence[Any]], key_types: Sequence[TypeInformation], subpartition_count: int, max_parallelism: int
+    keys: Iterable[Sequence[object]],
+    key_types: Sequence[TypeInformation],
+    subpartition_count: int,
+    max_parallelism: int,
 ) -> frozenset[int]:
     """Return the subpartitions in which rows with one of the keys can lie.
 
@@ -69,7 +71,7 @@ def subpartitions_of_keys(
     return frozenset(found)
 
 
-def key_combinations(candidates: Sequence[Sequence[Any] | None]) -> list[tuple[Any, ...]] | None:
+def key_combinations(candidates: Sequence[Sequence[object] | None]) -> list[tuple[object, ...]] | None:
     """Return the keys that columns can make together; None if one may be anything, or they are too many.
 
     Examples
@@ -85,7 +87,7 @@ def key_combinations(candidates: Sequence[Sequence[Any] | None]) -> list[tuple[A
     return list(itertools.product(*known))
 
 
-def _equal_values(value: Any) -> tuple[Any, ...]:
+def _equal_values(value: object) -> tuple[object, ...]:
     if isinstance(value, float):
         if value == 0.0:
             return (0.0, -0.0)

@@ -24,7 +24,7 @@ def merged_schema(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, A
     return dict(_merged(old, new, ""))
 
 
-def _merged(old: Any, new: Any, where: str) -> Any:
+def _merged(old: object, new: object, where: str) -> Any:
     place = f"column {where!r}" if where else "the row"
     if not isinstance(old, Mapping) or not isinstance(new, Mapping) or old.get("type") != new.get("type"):
         if old == new:
@@ -38,7 +38,7 @@ def _merged(old: Any, new: Any, where: str) -> Any:
     return merge(old, new, where)
 
 
-def _merged_struct(old: Mapping[str, Any], new: Mapping[str, Any], where: str) -> Any:
+def _merged_struct(old: Mapping[str, Any], new: Mapping[str, Any], where: str) -> object:
     old_names, new_names = ([each["name"] for each in side["fields"]] for side in (old, new))
     if old_names != new_names:
         place = f" of column {where!r}" if where else ""
@@ -54,12 +54,12 @@ def _merged_struct(old: Mapping[str, Any], new: Mapping[str, Any], where: str) -
     return {**old, "fields": fields}
 
 
-def _merged_array(old: Mapping[str, Any], new: Mapping[str, Any], where: str) -> Any:
+def _merged_array(old: Mapping[str, Any], new: Mapping[str, Any], where: str) -> object:
     element = _merged(old["elementType"], new["elementType"], f"{where}[]")
     return {**old, "elementType": element, "containsNull": bool(old["containsNull"] or new["containsNull"])}
 
 
-def _merged_map(old: Mapping[str, Any], new: Mapping[str, Any], where: str) -> Any:
+def _merged_map(old: Mapping[str, Any], new: Mapping[str, Any], where: str) -> object:
     return {
         **old,
         "keyType": _merged(old["keyType"], new["keyType"], f"{where}.key"),
@@ -68,14 +68,14 @@ def _merged_map(old: Mapping[str, Any], new: Mapping[str, Any], where: str) -> A
     }
 
 
-_MERGES: dict[str, Callable[[Mapping[str, Any], Mapping[str, Any], str], Any]] = {
+_MERGES: dict[str, Callable[[Mapping[str, Any], Mapping[str, Any], str], object]] = {
     "struct": _merged_struct,
     "array": _merged_array,
     "map": _merged_map,
 }
 
 
-def _type_name(found: Any) -> str:
+def _type_name(found: object) -> str:
     if not isinstance(found, Mapping):
         return str(found)
     return str(found.get("type"))

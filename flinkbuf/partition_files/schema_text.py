@@ -42,7 +42,7 @@ def _quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
-def _type_text(found: Any) -> str:
+def _type_text(found: str | Mapping[str, Any]) -> str:
     if isinstance(found, str):
         return _NAMES.get(found, found.partition(" collate ")[0])
     kind = found["type"]

@@ -10,7 +10,6 @@ from __future__ import annotations
 import datetime
 import re
 from dataclasses import dataclass
-from typing import Any
 
 LONG_MIN, LONG_MAX = -(2**63), 2**63 - 1
 _DAY_MILLIS = 86_400_000
@@ -31,17 +30,16 @@ _TIME = r"(?P<hour>\d\d):(?P<minute>\d\d)(?::(?P<second>\d\d)(?:\.(?P<fraction>\
 _ZONE = r"(?P<zone>Z|[+-]\d\d:?\d\d)"
 
 
-def _parse(what: str, pattern: str, text: str) -> dict[str, Any]:
+def _parse(what: str, pattern: str, text: str) -> tuple[dict[str, int], str]:
+    """The numbers, and the zone, if the pattern has one."""
     match = re.fullmatch(pattern, text, re.ASCII)
     if match is None:
         raise ValueError(f"{text!r} is not an ISO-8601 {what}")
-    parts: dict[str, Any] = {}
-    for name, part in match.groupdict().items():
-        if name == "fraction":
-            parts["nano"] = int(part.ljust(9, "0")) if part else 0
-        else:
-            parts[name] = part if name == "zone" else int(part or 0)
-    return parts
+    found = match.groupdict(default="")
+    zone = found.pop("zone", "")
+    if "fraction" in found:
+        found["nano"] = found.pop("fraction").ljust(9, "0")
+    return {name: int(part or 0) for name, part in found.items()}, zone
 
 
 def _fraction(nano: int) -> str:
@@ -118,7 +116,7 @@ class LocalDate:
     @classmethod
     def parse(cls, text: str) -> LocalDate:
         """From ISO-8601 text, as ``str`` gives it."""
-        return cls(**_parse("date", _DATE, text))
+        return cls(**_parse("date", _DATE, text)[0])
 
     def to_date(self) -> datetime.date:
         """Python's date; ValueError outside the years 1 … 9999."""
@@ -168,7 +166,7 @@ class LocalTime:
     @classmethod
     def parse(cls, text: str) -> LocalTime:
         """From ISO-8601 text, as ``str`` gives it."""
-        return cls(**_parse("time", _TIME, text))
+        return cls(**_parse("time", _TIME, text)[0])
 
     def to_time(self) -> datetime.time:
         """Python's time; ValueError where nanoseconds would be lost."""
@@ -231,7 +229,7 @@ class LocalDateTime:
     @classmethod
     def parse(cls, text: str) -> LocalDateTime:
         """From ISO-8601 text, as ``str`` gives it."""
-        return cls(**_parse("date and time", f"{_DATE}T{_TIME}", text))
+        return cls(**_parse("date and time", f"{_DATE}T{_TIME}", text)[0])
 
     def to_datetime(self) -> datetime.datetime:
         """A naive datetime; ValueError where nanoseconds or the year would be lost."""
@@ -299,8 +297,8 @@ class Instant:
     @classmethod
     def parse(cls, text: str) -> Instant:
         """From ISO-8601 text with ``Z`` or an offset."""
-        parts = _parse("instant with Z or an offset", f"{_DATE}T{_TIME}{_ZONE}", text)
-        zone, year = parts.pop("zone"), parts.pop("year")
+        parts, zone = _parse("instant with Z or an offset", f"{_DATE}T{_TIME}{_ZONE}", text)
+        year = parts.pop("year")
         # The calendar repeats every 400 years; the first and the last instants lie in years LocalDate does not have.
         local = LocalDateTime(year % 400, **parts)
         days = _days_from_civil(year, local.month, local.day)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import datetime
 import numbers
 from dataclasses import dataclass
-from typing import Any
 
 from flinkbuf.types.date_time import LONG_MAX, LONG_MIN, check_range
 
@@ -96,7 +95,7 @@ def _of(what: str, count: int, nanos: int) -> Duration:
     return Duration(count * nanos)
 
 
-def _number_of(unit: str, number: Any) -> Any:
+def _number_of(unit: str, number: int) -> int:
     """The number as it is: a text times 1,000 would be a text."""
     if not isinstance(number, numbers.Real):
         raise TypeError(f"{unit} must be a number, got {type(number).__name__} {number!r}")

@@ -103,7 +103,7 @@ _ARRAY_ELEMENTS = {
 }
 
 
-def infer_type(samples: Sequence[Any]) -> TypeInformation:
+def infer_type(samples: Sequence[object]) -> TypeInformation:
     """The type that holds all of `samples` without losing anything.
 
     Parameters
@@ -142,12 +142,12 @@ def _where(path: str) -> str:
     return path if path else "the record"
 
 
-def _shorten(value: Any) -> str:
+def _shorten(value: object) -> str:
     text = repr(value)
     return text if len(text) <= 60 else text[:57] + "…"
 
 
-def _category(value: Any) -> str:
+def _category(value: object) -> str:
     """What `value` is, for these rules; for what has none, the name of its class."""
     if isinstance(value, Enum):
         return f"enum {type(value).__qualname__}"
@@ -172,7 +172,7 @@ def _category(value: Any) -> str:
     return type(value).__qualname__
 
 
-def _names_of(value: tuple[Any, ...]) -> tuple[str, ...] | None:
+def _names_of(value: tuple[object, ...]) -> tuple[str, ...] | None:
     """Field names of our rows (`_fields`), named tuples (`_fields`) and pyspark's rows (`__fields__`)."""
     names = getattr(value, "_fields", None)
     if names is None:
@@ -187,7 +187,7 @@ def _infer(values: list[Any], path: str, depth: int, null_form: bool = False) ->
     present = [value for value in values if value is not None]
     if not present:
         raise TypeError(f"{_where(path)} was None in all {len(values)} samples, so its type is unknown; {_DECLARE}")
-    seen: dict[str, Any] = {}
+    seen: dict[str, object] = {}
     for value in present:
         seen.setdefault(_category(value), value)
     found = _infer_present(present, seen, path, depth)
@@ -246,7 +246,7 @@ def _infer_mixed_numbers(values: list[Any], path: str) -> TypeInformation:
     return basic_type("DOUBLE")
 
 
-def _elements(values: Iterable[Iterable[Any]], what: str, path: str) -> tuple[list[Any], str]:
+def _elements(values: Iterable[Iterable[object]], what: str, path: str) -> tuple[list[object], str]:
     found = [element for value in values for element in value]
     part = f"{what} of {_where(path)}"
     if not found:
@@ -254,18 +254,18 @@ def _elements(values: Iterable[Iterable[Any]], what: str, path: str) -> tuple[li
     return found, part
 
 
-def _infer_list(values: list[Any], path: str, depth: int) -> TypeInformation:
+def _infer_list(values: list[Iterable[object]], path: str, depth: int) -> TypeInformation:
     elements, part = _elements(values, "element", path)
     return ListTypeInfo(_infer(elements, part, depth + 1))
 
 
-def _infer_set(values: list[Any], path: str, depth: int) -> TypeInformation:
+def _infer_set(values: list[Iterable[object]], path: str, depth: int) -> TypeInformation:
     elements, part = _elements(values, "element", path)
     # A set has no order of its own that lasts; without one, messages would differ from run to run.
     return SetTypeInfo(_infer(sorted(elements, key=repr), part, depth + 1, null_form=True))
 
 
-def _infer_dict(values: list[Any], path: str, depth: int) -> TypeInformation:
+def _infer_dict(values: list[dict[object, object]], path: str, depth: int) -> TypeInformation:
     keys, key_part = _elements(values, "key", path)
     items, item_part = _elements((value.values() for value in values), "value", path)
     try:
@@ -276,7 +276,7 @@ def _infer_dict(values: list[Any], path: str, depth: int) -> TypeInformation:
         raise
 
 
-def _columns(values: list[Any], path: str) -> list[list[Any]]:
+def _columns(values: list[tuple[object, ...]], path: str) -> list[list[object]]:
     lengths = sorted({len(value) for value in values})
     if len(lengths) > 1:
         raise TypeError(f"{_where(path)} holds tuples of {' and '.join(map(str, lengths))} fields; {_DECLARE}")
@@ -287,20 +287,20 @@ def _field(path: str, name: str | int) -> str:
     return f"field {name!r}" + (f" of {path}" if path else "")
 
 
-def _infer_tuple(values: list[Any], path: str, depth: int) -> TypeInformation:
+def _infer_tuple(values: list[tuple[object, ...]], path: str, depth: int) -> TypeInformation:
     columns = _columns(values, path)
     if not columns:
         raise TypeError(f"{_where(path)} holds only tuples without fields, of which Flink has no type; {_DECLARE}")
     return TupleTypeInfo(tuple(_infer(column, _field(path, i), depth + 1) for i, column in enumerate(columns)))
 
 
-def _infer_row(values: list[Any], path: str, depth: int) -> TypeInformation:
+def _infer_row(values: list[tuple[object, ...]], path: str, depth: int) -> TypeInformation:
     columns = _columns(values, path)
     types = [_infer(column, _field(path, i), depth + 1, null_form=True) for i, column in enumerate(columns)]
     return row_type(None, types)
 
 
-def _infer_named_row(values: list[Any], path: str, depth: int) -> TypeInformation:
+def _infer_named_row(values: list[tuple[object, ...]], path: str, depth: int) -> TypeInformation:
     all_names = sorted({_names_of(value) or () for value in values})
     if len(all_names) > 1:
         listed = " and ".join(str(list(names)) for names in all_names[:2])
@@ -312,7 +312,7 @@ def _infer_named_row(values: list[Any], path: str, depth: int) -> TypeInformatio
     return row_type(names, types)
 
 
-def _infer_either(values: list[Any], path: str, depth: int) -> TypeInformation:
+def _infer_either(values: list[Left | Right], path: str, depth: int) -> TypeInformation:
     sides = []
     for side in (Left, Right):
         inner = [value.value for value in values if isinstance(value, side)]

@@ -76,7 +76,7 @@ class Row(NamedFields):
     row_kind: ClassVar[RowKind] = RowKind.INSERT
     _names: ClassVar[tuple[str, ...] | None] = None
 
-    def __new__(cls, /, *fields: Any, **named: Any) -> Row:
+    def __new__(cls, /, *fields: object, **named: object) -> Row:
         names = cls._names
         if not named:
             if names is not None and len(fields) != len(names):
@@ -92,12 +92,12 @@ class Row(NamedFields):
         return tuple.__new__(cls, [named[name] for name in names])
 
     @classmethod
-    def of_kind(cls, kind: RowKind | int | str, /, *fields: Any, **named: Any) -> Row:
+    def of_kind(cls, kind: RowKind | int | str, /, *fields: object, **named: object) -> Row:
         """Make a row of `kind` (a `RowKind`, its number or its short name), else like ``Row(…)``."""
         known = RowKind(kind)  # type: ignore[arg-type]  # `_missing_` knows the short names
         return row_class(cls._names, known)(*fields, **named)
 
-    def __call__(self, *fields: Any) -> Row:
+    def __call__(self, *fields: object) -> Row:
         """A row of `fields`, named by the values of this one, as PyFlink has it: ``Row("a", "b")(1, 2)``."""
         return row_class([str(name) for name in self])(*fields)
 
@@ -171,7 +171,7 @@ class Row(NamedFields):
         """As `as_dict`, under the name that named tuples have it."""
         return self.as_dict()
 
-    def replace(self, changes: Mapping[int | str, Any] | None = None, /, **named: Any) -> Row:
+    def replace(self, changes: Mapping[int | str, object] | None = None, /, **named: object) -> Row:
         """A row with other values in some fields, and the same names and kind; this one stays as it is.
 
         Parameters
@@ -205,20 +205,20 @@ class Row(NamedFields):
         row: Row = tuple.__new__(type(self), fields)
         return row
 
-    def _replace(self, /, **changes: Any) -> Row:
+    def _replace(self, /, **changes: object) -> Row:
         """As `replace`, under the name that named tuples have it."""
         return self.replace(None, **changes)
 
-    def __setitem__(self, field: int | str, value: Any) -> NoReturn:
+    def __setitem__(self, field: int | str, value: object) -> NoReturn:
         raise TypeError(self._refusal(field, value))
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         try:  # a class below may have attributes
             object.__setattr__(self, name, value)
         except AttributeError:
             raise AttributeError(self._refusal(name, value)) from None
 
-    def _refusal(self, field: Any, value: Any) -> str:
+    def _refusal(self, field: object, value: object) -> str:
         by_name = isinstance(field, str) and _is_keyword_argument(field)
         change = f"{field}={value!r:.40}" if by_name else f"{{{field!r}: {value!r:.40}}}"
         return (
@@ -250,16 +250,16 @@ class Row(NamedFields):
             return f"<Row({', '.join(map(_text, self))})>"
         return f"Row({', '.join(f'{name}={_text(value)}' for name, value in zip(self._names, self, strict=True))})"
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         # By names and kind, never by class: the other process makes its own class for them, once.
         return _make_row, (self._names, int(self.row_kind), tuple(self))
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     return str(value) if isinstance(value, Row) else repr(value)
 
 
-def _without_rows(value: Any) -> Any:
+def _without_rows(value: object) -> object:
     if isinstance(value, Row):
         return value.asDict(recursive=True)
     if isinstance(value, list):
@@ -286,10 +286,10 @@ _METHODS = {
     "replace",
 }
 _RESERVED_NAMES = frozenset({"row_kind", "_asdict", "_replace", "_refusal", "_known", "_names", "_fields", *_METHODS})
-_row_classes: dict[tuple[str, ...] | None, tuple[type[Row], type[Row], type[Row], type[Row]]] = {}
+_row_classes: dict[tuple[str, ...] | None, tuple[type[Row], ...]] = {}
 
 
-def row_classes(names: Sequence[str] | None) -> tuple[type[Row], type[Row], type[Row], type[Row]]:
+def row_classes(names: Sequence[str] | None) -> tuple[type[Row], ...]:
     """The classes of rows with these field names, by ordinal of `RowKind`; made once and kept.
 
     Parameters
@@ -312,7 +312,7 @@ def row_classes(names: Sequence[str] | None) -> tuple[type[Row], type[Row], type
     found = _row_classes.get(key)
     if found is not None:
         return found
-    attributes: dict[str, Any] = {"__slots__": (), "__module__": __name__, "__qualname__": "Row", "_names": key}
+    attributes: dict[str, object] = {"__slots__": (), "__module__": __name__, "__qualname__": "Row", "_names": key}
     if key is not None:
         if len(set(key)) != len(key):
             raise ValueError(f"field names must differ, got {list(key)}")
@@ -320,13 +320,13 @@ def row_classes(names: Sequence[str] | None) -> tuple[type[Row], type[Row], type
         attributes["_fields"] = key
         # Of all ways to name a tuple's item, the descriptors that namedtuple makes are the fastest.
         positions = [f"f{i}" for i in range(len(key))]
-        template: Any = namedtuple("template", positions)  # type: ignore[misc]
+        template = namedtuple("template", positions)  # type: ignore[misc]
         for i, name in enumerate(key):
             if name not in _RESERVED_NAMES and not name.startswith("__"):
                 attributes[name] = template.__dict__[f"f{i}"]
     first = Row if key is None else type("Row", (Row,), attributes)
     later = (type("Row", (first,), {**attributes, "row_kind": kind}) for kind in list(RowKind)[1:])
-    made: Any = (first, *later)
+    made: tuple[type[Row], ...] = (first, *later)
     for each in made:
         prepare_row_class(each)
     return _row_classes.setdefault(key, made)  # another thread may have been first: then its classes hold
@@ -337,7 +337,7 @@ def row_class(names: Sequence[str] | None, kind: RowKind = RowKind.INSERT) -> ty
     return row_classes(names)[kind]
 
 
-def _make_row(names: tuple[str, ...] | None, kind: int, fields: tuple[Any, ...]) -> Row:
+def _make_row(names: tuple[str, ...] | None, kind: int, fields: tuple[object, ...]) -> Row:
     row: Row = tuple.__new__(row_classes(names)[kind], fields)
     return row
 

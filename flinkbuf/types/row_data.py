@@ -34,8 +34,9 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
+from flinkbuf._core.value.type_codec import TypeCodec
 from flinkbuf.types.schema import DecimalParser, as_type
 from flinkbuf.types.type_information import (
     BasicArrayTypeInfo,
@@ -50,6 +51,9 @@ from flinkbuf.types.type_information import (
     basic_type,
 )
 from flinkbuf.types.values import row_classes
+
+if TYPE_CHECKING:
+    import pyarrow
 
 MICROS = 6  # digits of a timestamp where nobody said
 
@@ -96,8 +100,8 @@ class LeafDataTypeInfo(TypeInformation):
             return 8 if self.precision <= 3 else 12
         return _LEAVES[self.name][2]
 
-    def _codec_options(self) -> dict[str, Any]:
-        return {"precision": self.precision, "scale": self.scale}
+    def _make_codec(self, children: tuple[TypeCodec, ...]) -> TypeCodec:
+        return TypeCodec(self.kind, children, precision=self.precision, scale=self.scale)
 
     def __repr__(self) -> str:
         numbers = (self.precision, self.scale)[: _LEAVES[self.name][1]]
@@ -184,8 +188,8 @@ class RowDataTypeInfo(TypeInformation):
     def children(self) -> tuple[TypeInformation, ...]:
         return self.field_types
 
-    def _codec_options(self) -> dict[str, Any]:
-        return {"names": self.names, "classes": row_classes(self.names), "required": self.required}
+    def _make_codec(self, children: tuple[TypeCodec, ...]) -> TypeCodec:
+        return TypeCodec(self.kind, children, names=self.names, classes=row_classes(self.names), required=self.required)
 
     def __repr__(self) -> str:
         required = [name for name, each in zip(self.names, self.required or (), strict=False) if each]
@@ -264,7 +268,7 @@ def data_type(found: TypeInformation, where: str = "") -> TypeInformation:
     raise TypeError(f"{place}{found!r} has no place in a ROW_DATA; use a ROW_NAMED, or another type for the field")
 
 
-def row_data(names: Iterable[str], types: Iterable[Any], not_null: Iterable[str] = ()) -> RowDataTypeInfo:
+def row_data(names: Iterable[str], types: Iterable[object], not_null: Iterable[str] = ()) -> RowDataTypeInfo:
     """`Types.ROW_DATA`."""
     names, required = tuple(names), set(not_null)
     unknown = sorted(required.difference(names))
@@ -276,7 +280,7 @@ def row_data(names: Iterable[str], types: Iterable[Any], not_null: Iterable[str]
 # ---------------------------------------------------------------------------------------------- descriptions of others
 
 
-def row_data_type(description: Any) -> RowDataTypeInfo:
+def row_data_type(description: object) -> RowDataTypeInfo:
     """The row of the table runtime that `description` means: as `as_type`, with all that such rows know of fields.
 
     Parameters
@@ -303,7 +307,7 @@ def row_data_type(description: Any) -> RowDataTypeInfo:
     return found if isinstance(found, RowDataTypeInfo) else RowDataTypeInfo((found,), ("value",))
 
 
-def _described(description: Any) -> TypeInformation:
+def _described(description: object) -> TypeInformation:
     if isinstance(description, str):
         return _DigitsParser.type_of(description)
     packages = {each.__module__.partition(".")[0] for each in type(description).__mro__}
@@ -361,7 +365,7 @@ def _of_spark(found: Any, where: str) -> TypeInformation:
         raise TypeError(f"field {where!r}: {error}") from None
 
 
-def _of_arrow_description(description: Any) -> TypeInformation:
+def _of_arrow_description(description: object) -> TypeInformation:
     import pyarrow
 
     if isinstance(description, pyarrow.Schema):
@@ -371,7 +375,7 @@ def _of_arrow_description(description: Any) -> TypeInformation:
     return _of_arrow(description, "") if isinstance(description, pyarrow.DataType) else as_type(description)
 
 
-def _of_arrow_fields(fields: list[Any], where: str) -> RowDataTypeInfo:
+def _of_arrow_fields(fields: list[pyarrow.Field], where: str) -> RowDataTypeInfo:
     types = tuple(_of_arrow(each.type, where + each.name) for each in fields)
     return RowDataTypeInfo(types, tuple(each.name for each in fields), tuple(not each.nullable for each in fields))
 
@@ -379,7 +383,8 @@ def _of_arrow_fields(fields: list[Any], where: str) -> RowDataTypeInfo:
 _ARROW_DIGITS = {"s": 0, "ms": 3, "us": 6, "ns": 9}
 
 
-def _of_arrow(found: Any, where: str) -> TypeInformation:
+def _of_arrow(found: pyarrow.DataType, where: str) -> TypeInformation:
+    import pyarrow
     from pyarrow import types
 
     if types.is_struct(found):
@@ -405,10 +410,5 @@ def _of_arrow(found: Any, where: str) -> TypeInformation:
         return _interval_row()
     if types.is_nested(found) and hasattr(found, "value_type"):
         return ArrayDataTypeInfo(_of_arrow(found.value_type, where))
-    return data_type(as_type(found), where) if not where else data_type(as_type(_field_of(found, where)), where)
-
-
-def _field_of(found: Any, where: str) -> Any:
-    import pyarrow
-
-    return pyarrow.field(where, found)  # whose name stands in the message
+    named = pyarrow.field(where, found) if where else found  # the name stands in the message
+    return data_type(as_type(named), where)

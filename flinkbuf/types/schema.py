@@ -40,7 +40,7 @@ what they hold; durations and intervals raise TypeError.
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from flinkbuf.types.type_information import (
     MapTypeInfo,
@@ -51,6 +51,9 @@ from flinkbuf.types.type_information import (
     basic_type,
     row_type,
 )
+
+if TYPE_CHECKING:
+    import pyarrow
 
 _BINARY = PrimitiveArrayTypeInfo(basic_type("BYTE"))
 _DEPTH_LIMIT = 100  # levels of nesting; deeper ones are mistakes, or an attempt to exhaust the stack
@@ -103,7 +106,7 @@ _FINEST = 6  # digits of a second
 _NO_COUNTERPART = ("interval", "variant", "geometry", "geography", "object")
 
 
-def as_type(description: Any) -> TypeInformation:
+def as_type(description: object) -> TypeInformation:
     """The type that `description` means. It is what every function that asks for a type calls.
 
     Parameters
@@ -419,7 +422,7 @@ _ARROW_BINARY = ("is_binary", "is_large_binary", "is_binary_view", "is_fixed_siz
 _ARROW_LISTS = ("is_list", "is_large_list", "is_fixed_size_list", "is_list_view", "is_large_list_view")
 
 
-def _from_pyarrow(description: Any) -> TypeInformation:
+def _from_pyarrow(description: object) -> TypeInformation:
     import pyarrow  # whoever has such an object has imported it already
 
     if isinstance(description, pyarrow.Schema):
@@ -432,7 +435,7 @@ def _from_pyarrow(description: Any) -> TypeInformation:
     raise TypeError(f"of pyarrow, a Schema, Field or DataType is a type; got {type(description).__name__}")
 
 
-def _from_arrow_type(arrow: Any, where: str) -> TypeInformation:
+def _from_arrow_type(arrow: pyarrow.DataType, where: str) -> TypeInformation:
     from pyarrow import types
 
     def matches(names: tuple[str, ...]) -> bool:

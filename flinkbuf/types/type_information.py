@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, Flag
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from flinkbuf._core.value.type_codec import TypeCodec
 from flinkbuf.types.values import (
@@ -33,6 +33,8 @@ from flinkbuf.types.values import (
 
 if TYPE_CHECKING:
     import numpy
+
+T = TypeVar("T")
 
 # Name in Types: (kind in csrc/value/type.h, bytes of every value or None where they vary, is None a value?, the
 # classes for what Python's own values cannot hold). An INSTANT has its class for every value.
@@ -139,26 +141,26 @@ class TypeInformation:
         except AttributeError:
             pass
         children = tuple(child.codec for child in self.children)
-        codec = TypeCodec(self.kind, children, **self._codec_options())
+        codec = self._make_codec(children)
         object.__setattr__(self, "_codec", codec)
         return codec
 
-    def _codec_options(self) -> dict[str, Any]:
-        return {}
+    def _make_codec(self, children: tuple[TypeCodec, ...]) -> TypeCodec:
+        return TypeCodec(self.kind, children)
 
     def need_conversion(self) -> bool:
         """Whether PyFlink would convert values of this type itself: never here, where codecs do it."""
         return False
 
-    def to_internal_type(self, obj: Any) -> Any:
+    def to_internal_type(self, obj: T) -> T:
         """What PyFlink makes of a value before it is encoded: here the value."""
         return obj
 
-    def from_internal_type(self, obj: Any) -> Any:
+    def from_internal_type(self, obj: T) -> T:
         """What PyFlink makes of what was decoded: here the value."""
         return obj
 
-    def serialize(self, value: Any) -> bytes:
+    def serialize(self, value: object) -> bytes:
         """The bytes that Flink's serializer of this type writes for `value`.
 
         Raises
@@ -168,7 +170,7 @@ class TypeInformation:
         """
         return self.codec.serialize(value)
 
-    def deserialize(self, data: Any) -> Any:
+    def deserialize(self, data: object) -> Any:
         """The value that `data` (bytes, or any buffer of bytes) encodes.
 
         Raises
@@ -201,9 +203,8 @@ class BasicTypeInfo(TypeInformation):
     def accepts_none(self) -> bool:
         return _BASIC[self.name][2]
 
-    def _codec_options(self) -> dict[str, Any]:
-        classes = _BASIC[self.name][3]
-        return {"classes": classes, "own_class": self.name == "INSTANT"} if classes else {}
+    def _make_codec(self, children: tuple[TypeCodec, ...]) -> TypeCodec:
+        return TypeCodec(self.kind, classes=_BASIC[self.name][3] or None, own_class=self.name == "INSTANT")
 
     def __repr__(self) -> str:
         return f"Types.{self.name}()"
@@ -241,8 +242,8 @@ class PrimitiveArrayTypeInfo(TypeInformation):
     def children(self) -> tuple[TypeInformation, ...]:
         return (self.element_type,)
 
-    def _codec_options(self) -> dict[str, Any]:
-        return {"numpy": self.numpy}
+    def _make_codec(self, children: tuple[TypeCodec, ...]) -> TypeCodec:
+        return TypeCodec(self.kind, children, numpy=self.numpy)
 
     def __repr__(self) -> str:
         return f"Types.PRIMITIVE_ARRAY({self.element_type!r}{', numpy=True' if self.numpy else ''})"
@@ -411,8 +412,8 @@ class RowTypeInfo(TypeInformation):
     def children(self) -> tuple[TypeInformation, ...]:
         return self.field_types
 
-    def _codec_options(self) -> dict[str, Any]:
-        return {"names": self.names, "classes": row_classes(self.names), "required": self.required}
+    def _make_codec(self, children: tuple[TypeCodec, ...]) -> TypeCodec:
+        return TypeCodec(self.kind, children, names=self.names, classes=row_classes(self.names), required=self.required)
 
     def __repr__(self) -> str:
         types = f"[{', '.join(map(repr, self.field_types))}]"
@@ -443,7 +444,7 @@ class RowTypeInfo(TypeInformation):
 class EnumTypeInfo(TypeInformation):
     """One of some values, encoded as its position. Flink's ``EnumTypeInfo``."""
 
-    symbols: type[Enum] | tuple[Any, ...]
+    symbols: type[Enum] | tuple[object, ...]
 
     def __post_init__(self) -> None:
         if isinstance(self.symbols, type) and issubclass(self.symbols, Flag):
@@ -455,7 +456,7 @@ class EnumTypeInfo(TypeInformation):
             raise ValueError(f"the values of an ENUM must differ, got {list(values)}")
 
     @property
-    def values(self) -> tuple[Any, ...]:
+    def values(self) -> tuple[object, ...]:
         """The Python values in the order of their ordinals."""
         return tuple(self.symbols)
 
@@ -467,8 +468,8 @@ class EnumTypeInfo(TypeInformation):
     def fixed_size(self) -> int | None:
         return 4
 
-    def _codec_options(self) -> dict[str, Any]:
-        return {"symbols": self.values}
+    def _make_codec(self, children: tuple[TypeCodec, ...]) -> TypeCodec:
+        return TypeCodec(self.kind, children, symbols=self.values)
 
     def __repr__(self) -> str:
         symbols = self.symbols.__qualname__ if isinstance(self.symbols, type) else repr(list(self.symbols))
@@ -490,8 +491,8 @@ class EitherTypeInfo(TypeInformation):
     def children(self) -> tuple[TypeInformation, ...]:
         return (self.left_type, self.right_type)
 
-    def _codec_options(self) -> dict[str, Any]:
-        return {"classes": (Left, Right)}
+    def _make_codec(self, children: tuple[TypeCodec, ...]) -> TypeCodec:
+        return TypeCodec(self.kind, children, classes=(Left, Right))
 
     def __repr__(self) -> str:
         return f"Types.EITHER({self.left_type!r}, {self.right_type!r})"
@@ -525,8 +526,8 @@ class NullableTypeInfo(TypeInformation):
     def accepts_none(self) -> bool:
         return True
 
-    def _codec_options(self) -> dict[str, Any]:
-        return {"padding": self.padding}
+    def _make_codec(self, children: tuple[TypeCodec, ...]) -> TypeCodec:
+        return TypeCodec(self.kind, children, padding=self.padding)
 
     def __repr__(self) -> str:
         return f"Types.NULLABLE({self.value_type!r}{', padded=True' if self.padded else ''})"
@@ -546,8 +547,8 @@ class StreamElementTypeInfo(TypeInformation):
     def children(self) -> tuple[TypeInformation, ...]:
         return (self.value_type,)
 
-    def _codec_options(self) -> dict[str, Any]:
-        return {"classes": _STREAM_ELEMENTS}
+    def _make_codec(self, children: tuple[TypeCodec, ...]) -> TypeCodec:
+        return TypeCodec(self.kind, children, classes=_STREAM_ELEMENTS)
 
     def __repr__(self) -> str:
         return f"Types.STREAM_ELEMENT({self.value_type!r})"
@@ -574,8 +575,8 @@ class ObjectTypeInfo(TypeInformation):
     def accepts_none(self) -> bool:
         return True
 
-    def _codec_options(self) -> dict[str, Any]:
-        return {"trusted": self.trusted, "row_classes": row_classes}
+    def _make_codec(self, children: tuple[TypeCodec, ...]) -> TypeCodec:
+        return TypeCodec(self.kind, children, trusted=self.trusted, row_classes=row_classes)
 
     def __repr__(self) -> str:
         return f"object_type({'' if self.trusted else 'trusted=False'})"

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from enum import Enum
-from typing import Any
 
 from flinkbuf.types.inference import infer_type
 from flinkbuf.types.row_data import (
@@ -325,7 +324,7 @@ class Types:
     # --- values with parts
 
     @staticmethod
-    def ROW(field_types: Iterable[Any]) -> RowTypeInfo:
+    def ROW(field_types: Iterable[object]) -> RowTypeInfo:
         """A row whose fields have no names. Bytes of Flink's RowSerializer.
 
         The Python value is a `flinkbuf.Row`; any tuple or list of as many fields is taken and is an insertion.
@@ -338,7 +337,7 @@ class Types:
         return row_type(None, map(as_type, field_types))
 
     @staticmethod
-    def ROW_NAMED(field_names: Iterable[str], field_types: Iterable[Any]) -> RowTypeInfo:
+    def ROW_NAMED(field_names: Iterable[str], field_types: Iterable[object]) -> RowTypeInfo:
         """A row with field names. Bytes of Flink's RowSerializer; the names are not among them.
 
         The Python value is a `flinkbuf.Row` whose fields are attributes too. Taken by name are rows of ours and of
@@ -360,7 +359,7 @@ class Types:
         return row_type(tuple(field_names), map(as_type, field_types))
 
     @staticmethod
-    def TUPLE(field_types: Iterable[Any]) -> TupleTypeInfo:
+    def TUPLE(field_types: Iterable[object]) -> TupleTypeInfo:
         """A tuple. Bytes of Flink's TupleSerializer, which has no form for None.
 
         The Python value is a plain tuple; a list of as many fields is taken too. A field is None only if its type
@@ -373,7 +372,7 @@ class Types:
         return TupleTypeInfo(tuple(map(as_type, field_types)))
 
     @staticmethod
-    def PRIMITIVE_ARRAY(element_type: Any, numpy: bool = False) -> PrimitiveArrayTypeInfo:
+    def PRIMITIVE_ARRAY(element_type: object, numpy: bool = False) -> PrimitiveArrayTypeInfo:
         """A Java array of primitives, such as ``int[]``. Bytes of Flink's IntPrimitiveArraySerializer and so on.
 
         The Python value of ``PRIMITIVE_ARRAY(BYTE)`` is bytes (bytearray and memoryview are taken), that of the
@@ -395,7 +394,7 @@ class Types:
         return PrimitiveArrayTypeInfo(as_type(element_type), bool(numpy))
 
     @staticmethod
-    def BASIC_ARRAY(element_type: Any) -> BasicArrayTypeInfo:
+    def BASIC_ARRAY(element_type: object) -> BasicArrayTypeInfo:
         """An array of Java's boxed primitives or of strings; its elements may be None. The Python value is a list.
 
         Bytes of Flink's StringArraySerializer for STRING, of GenericArraySerializer for the others.
@@ -413,7 +412,7 @@ class Types:
         return BasicArrayTypeInfo(as_type(element_type))
 
     @staticmethod
-    def OBJECT_ARRAY(element_type: Any) -> ObjectArrayTypeInfo:
+    def OBJECT_ARRAY(element_type: object) -> ObjectArrayTypeInfo:
         """An array of anything; its elements may be None. Bytes of Flink's GenericArraySerializer.
 
         The Python value is a list; other sequences are taken, such as numpy arrays of one dimension.
@@ -421,7 +420,7 @@ class Types:
         return ObjectArrayTypeInfo(as_type(element_type))
 
     @staticmethod
-    def LIST(element_type_info: Any) -> ListTypeInfo:
+    def LIST(element_type_info: object) -> ListTypeInfo:
         """A list; its elements are None only if their type says so. Bytes of Flink's ListSerializer.
 
         The Python value is a list; a tuple is taken too. Of a numpy array give ``.tolist()``, or declare a
@@ -430,7 +429,7 @@ class Types:
         return ListTypeInfo(as_type(element_type_info))
 
     @staticmethod
-    def MAP(key_type_info: Any, value_type_info: Any) -> MapTypeInfo:
+    def MAP(key_type_info: object, value_type_info: object) -> MapTypeInfo:
         """A map in its order; values may be None. Bytes of Flink's MapSerializer. The Python value is a dict.
 
         Keys are None only if their type says so, and must be hashable in Python. Two keys that have the same bytes
@@ -441,7 +440,7 @@ class Types:
         return MapTypeInfo(as_type(key_type_info), as_type(value_type_info))
 
     @staticmethod
-    def SET(element_type: Any) -> SetTypeInfo:
+    def SET(element_type: object) -> SetTypeInfo:
         """A set; elements may be None. Bytes of Flink's SetSerializer. The Python value is a set.
 
         A frozenset is taken too. Elements are written in the order in which Python walks through the set. Those with
@@ -450,7 +449,7 @@ class Types:
         return SetTypeInfo(as_type(element_type))
 
     @staticmethod
-    def ENUM(symbols: type[Enum] | Iterable[Any]) -> EnumTypeInfo:
+    def ENUM(symbols: type[Enum] | Iterable[object]) -> EnumTypeInfo:
         """One of a few values, written as its position. Bytes of Flink's EnumSerializer, 4 bytes.
 
         Parameters
@@ -477,7 +476,7 @@ class Types:
         return EnumTypeInfo(symbols if is_class else tuple(symbols))  # type: ignore[arg-type]
 
     @staticmethod
-    def EITHER(left_type: Any, right_type: Any) -> EitherTypeInfo:
+    def EITHER(left_type: object, right_type: object) -> EitherTypeInfo:
         """One of two types. Bytes of Flink's EitherSerializer.
 
         The Python value is ``flinkbuf.types.Left(value)`` or ``flinkbuf.types.Right(value)``.
@@ -485,7 +484,7 @@ class Types:
         return EitherTypeInfo(as_type(left_type), as_type(right_type))
 
     @staticmethod
-    def NULLABLE(value_type: Any, padded: bool = False) -> NullableTypeInfo:
+    def NULLABLE(value_type: object, padded: bool = False) -> NullableTypeInfo:
         """Another type, and None. Bytes of Flink's NullableSerializer: one byte, then the value.
 
         Parameters
@@ -497,7 +496,7 @@ class Types:
         return NullableTypeInfo(as_type(value_type), bool(padded))
 
     @staticmethod
-    def STREAM_ELEMENT(value_type: Any) -> StreamElementTypeInfo:
+    def STREAM_ELEMENT(value_type: object) -> StreamElementTypeInfo:
         """What travels between operators of a stream. Bytes of Flink's StreamElementSerializer.
 
         The Python values are `flinkbuf.types.StreamRecord` (its value of `value_type`), `Watermark`, `WatermarkStatus`,
@@ -509,7 +508,7 @@ class Types:
 
     @staticmethod
     def ROW_DATA(
-        field_names: Iterable[str], field_types: Iterable[Any], not_null: Iterable[str] = ()
+        field_names: Iterable[str], field_types: Iterable[object], not_null: Iterable[str] = ()
     ) -> RowDataTypeInfo:
         """A row of Flink's table runtime, in its binary format: the fastest for batches of columns.
 
@@ -592,11 +591,11 @@ class Types:
         return leaf_data_type("TIMESTAMP_LTZ_DATA", precision)
 
     @staticmethod
-    def ARRAY_DATA(element_type: Any) -> ArrayDataTypeInfo:
+    def ARRAY_DATA(element_type: object) -> ArrayDataTypeInfo:
         """A list, or another sequence; its elements may be None. Bytes of Flink's ArrayDataSerializer."""
         return ArrayDataTypeInfo(as_type(element_type))
 
     @staticmethod
-    def MAP_DATA(key_type: Any, value_type: Any) -> MapDataTypeInfo:
+    def MAP_DATA(key_type: object, value_type: object) -> MapDataTypeInfo:
         """A dict in its order; keys and values may be None. Bytes of Flink's MapDataSerializer."""
         return MapDataTypeInfo(as_type(key_type), as_type(value_type))

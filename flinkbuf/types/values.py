@@ -7,7 +7,7 @@ Java's hold. Here are the two sides of an `EITHER` and the elements of a stream.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from flinkbuf.types.date_time import (
     LONG_MAX,
@@ -60,14 +60,14 @@ class Left:
     (Left(value=5), False)
     """
 
-    value: Any
+    value: object
 
 
 @dataclass(frozen=True, slots=True)
 class Right:
     """The second alternative of ``Types.EITHER``. Flink's ``Either.Right``."""
 
-    value: Any
+    value: object
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ class StreamRecord:
     (StreamRecord(value='x', timestamp=None), 5)
     """
 
-    value: Any
+    value: object
     timestamp: int | None = None
 
     def __post_init__(self) -> None:
