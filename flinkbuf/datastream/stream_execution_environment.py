@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from difflib import get_close_matches
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from flinkbuf.common import checkpoint_options, job_options, options, web_options
@@ -42,8 +43,12 @@ from flinkbuf.types.type_information import TypeInformation
 
 if TYPE_CHECKING:
     from flinkbuf.datastream.columns import ColumnStream
+    from flinkbuf.datastream.program.job_start import ProgramJob
+    from flinkbuf.runtime.graph.job_graph import JobGraph
     from flinkbuf.runtime.graph.stream_graph import StreamGraph
     from flinkbuf.runtime.scheduler.job_master_config import JobMasterConfig
+    from flinkbuf.streaming.sources.source import Source
+    from flinkbuf.web.serving import Served, WebConfig
 
 DEFAULT_JOB_NAME = options.DEFAULT_JOB_NAME
 SHOWN_HEARTBEAT_MS = 1_000
@@ -102,7 +107,7 @@ class StreamExecutionEnvironment:
 
     if not TYPE_CHECKING:  # which would take any name for one that is there
 
-        def __getattr__(self, name: str) -> Any:
+        def __getattr__(self, name: str) -> object:
             """Say what it is that other versions have under this name."""
             near = [] if name.startswith("_") else get_close_matches(name, dir(type(self)), 1, 0.8)
             advice = f". Did you mean: {near[0]!r}?" if near else ""
@@ -669,9 +674,9 @@ class StreamExecutionEnvironment:
     def from_collection(self, collection: Iterable[T]) -> DataStream[T]: ...
 
     @overload
-    def from_collection(self, collection: Iterable[Any], type_info: Any = None) -> DataStream[Any]: ...
+    def from_collection(self, collection: Iterable[object], type_info: object = None) -> DataStream[Any]: ...
 
-    def from_collection(self, collection: Iterable[Any], type_info: Any = None) -> DataStream[Any]:
+    def from_collection(self, collection: Iterable[T], type_info: object = None) -> DataStream[T]:
         """Make a stream of the elements of any iterable, as they are now; in one subtask.
 
         A table is a stream of its rows, in as many parts as there are subtasks; `DataStream.as_columns` behind it gives
@@ -723,7 +728,7 @@ class StreamExecutionEnvironment:
         return self._source(COLLECTION_SOURCE_NAME, type_info, factory, is_parallel=False, is_legacy_source=True)
 
     def add_source(
-        self, source_func: Any, source_name: str = "Custom Source", type_info: Any = None
+        self, source_func: object, source_name: str = "Custom Source", type_info: object = None
     ) -> DataStream[Any]:
         """Make a stream of what a function emits, or of any iterable; in one subtask unless it says it is parallel.
 
@@ -761,7 +766,7 @@ class StreamExecutionEnvironment:
         )
 
     def from_source(
-        self, source: Any, watermark_strategy: WatermarkStrategy, source_name: str, type_info: Any = None
+        self, source: Source, watermark_strategy: WatermarkStrategy, source_name: str, type_info: object = None
     ) -> DataStream[Any]:
         """Make a stream of a `Source` of ``flinkbuf.datastream.connectors``, or of one's own.
 
@@ -795,7 +800,7 @@ class StreamExecutionEnvironment:
         factory = SourceOperatorFactory(source, watermark_strategy)
         return self._source(source_name, declared(type_info), factory, is_parallel=True, is_bounded=is_bounded(source))
 
-    def create_input(self, input_format: Any, type_info: Any = None) -> DataStream[Any]:
+    def create_input(self, input_format: object, type_info: object = None) -> DataStream[Any]:
         """Make a stream of an input format: an iterable, or a function without arguments that gives one.
 
         Examples
@@ -810,7 +815,7 @@ class StreamExecutionEnvironment:
             type_info = input_format.get_produced_type()
         return self.add_source(input_format, COLLECTION_SOURCE_NAME, type_info)
 
-    def from_rdd(self, rdd: Any, type_info: Any = None) -> DataStream[Any]:
+    def from_rdd(self, rdd: object, type_info: object = None) -> DataStream[Any]:
         """Make a stream of the records of a Spark RDD; the program runs on Spark then.
 
         Parameters
@@ -834,7 +839,7 @@ class StreamExecutionEnvironment:
         stream: DataStream = of_spark("frames.spark_source").from_rdd(self, rdd, type_info)
         return stream
 
-    def from_data_frame(self, data_frame: Any) -> DataStream[Any]:
+    def from_data_frame(self, data_frame: object) -> DataStream[Any]:
         """Make a stream of the rows of a Spark DataFrame, of the type that its schema says; see `from_rdd`.
 
         Parameters
@@ -964,7 +969,7 @@ class StreamExecutionEnvironment:
         self,
         name: str,
         type_info: TypeInformation | None,
-        factory: Any,
+        factory: Callable[[], object],
         *,
         is_parallel: bool,
         is_legacy_source: bool = False,
@@ -1051,9 +1056,7 @@ class StreamExecutionEnvironment:
     def _job_files(self) -> JobFiles:
         """What was added, and what the options name."""
 
-        def read(option: options.Option) -> Any:
-            return options.read(self._configuration, option)
-
+        read = partial(options.read, self._configuration)
         files = [str(existing(path, "Python file")) for path in read(options.PYTHON_FILES)]
         for path in files:
             _make_importable(path)
@@ -1068,11 +1071,11 @@ class StreamExecutionEnvironment:
     def _make_job(
         self,
         job_name: str | None,
-        *on_end: Any,
+        *on_end: Callable[[BaseException | None], None],
         clock: Clock | None = None,
         target_name: str | None = None,
         can_be_taken_over: bool = False,
-    ) -> tuple[Any, JobEnd]:
+    ) -> tuple[ProgramJob, JobEnd]:
         """Make a job of the program, which is forgotten then: the next execution runs what is made from now on."""
         from flinkbuf.datastream.program.job_start import start_of
 
@@ -1085,20 +1088,20 @@ class StreamExecutionEnvironment:
 
             web = check(web)  # before anything of the job is there
         start = start_of(self, job_name, files, target_name, can_be_taken_over=can_be_taken_over)
-        served: list[Any] = []
+        served: list[Served] = []
 
         def end_serving(error: BaseException | None) -> None:
             for each in served:
                 each.end()
 
-        calls = [lambda error: files.close(), *on_end, end_serving, end]
+        calls: list[Callable[[BaseException | None], None]] = [lambda error: files.close(), *on_end, end_serving, end]
         job = end.job = start.make(clock=clock, on_end=calls, is_rescalable=web.is_served)
         self._forget_program()
         if web.is_watched and hasattr(job, "picture"):  # one that had ended before has none
             served.append(self._serve(job, web))
         return job, end
 
-    def _serve(self, job: Any, web: Any) -> Any:
+    def _serve(self, job: ProgramJob, web: WebConfig) -> Served:
         from flinkbuf.web.serving import serve_and_say
 
         return serve_and_say(job, web, self._configuration.shown(), self._shown_parameters(), sys.stderr)
@@ -1107,7 +1110,7 @@ class StreamExecutionEnvironment:
         """What functions can ask for, without secrets."""
         return hide_sensitive_values(options.read(self._configuration, options.GLOBAL_JOB_PARAMETERS))
 
-    def _bundle_fields(self, files: JobFiles) -> dict[str, Any]:
+    def _bundle_fields(self, files: JobFiles) -> dict[str, object]:
         """What the processes of a job need besides its functions."""
         return {
             "files": files,
@@ -1116,7 +1119,7 @@ class StreamExecutionEnvironment:
             "temporary_directories": options.read(self._configuration, options.TEMPORARY_DIRECTORIES),
         }
 
-    def _program_for_spark(self, job_name: str | None) -> tuple[Any, ExecutionSettings, dict[str, Any]]:
+    def _program_for_spark(self, job_name: str | None) -> tuple[JobGraph, ExecutionSettings, dict[str, object]]:
         """Return what Spark runs when it computes a stream: graph, settings, and what else a job is made with.
 
         The program is still there afterwards; `_forget_program` ends that.
@@ -1155,11 +1158,12 @@ class StreamExecutionEnvironment:
         choice = options.read(self._configuration, options.PROGRESS)
         return choice == "on" or (choice == "auto" and sys.stderr is not None and sys.stderr.isatty())
 
-    def _progress_of(self, job: Any) -> contextlib.AbstractContextManager[Any]:
+    def _progress_of(self, job: ProgramJob) -> contextlib.AbstractContextManager[object]:
         """What shows a job on the terminal, if it is wanted."""
+        from flinkbuf.runtime.driver.ended_job import EndedJob
         from flinkbuf.runtime.picture.progress import JobProgress
 
-        if not self._shows_progress():
+        if isinstance(job, EndedJob) or not self._shows_progress():
             return contextlib.nullcontext()
         factories = (operator.factory for vertex in job.graph.vertices for operator in vertex.chain.operators)
         prints_elsewhere = not job.target.is_in_process and any(
@@ -1174,7 +1178,7 @@ class StreamExecutionEnvironment:
 
     def _execute_and_collect(
         self, stream: DataStream[Any] | ColumnStream, job_name: str, limit: int | None, capacity: int = DEFAULT_CAPACITY
-    ) -> Any:
+    ) -> CloseableIterator[Any] | list[Any]:
         collector = Collector(capacity)
         stream._collect_to(collector)
         job, _ = self._make_job(job_name, collector.finish)

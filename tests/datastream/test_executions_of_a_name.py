@@ -78,6 +78,16 @@ def test_a_program_that_is_started_again_finds_each_of_its_executions(directory,
     assert numbers_in(seen) == [1, 2] * 3
 
 
+def test_a_job_that_had_ended_has_no_progress_to_show(directory, again, seen):
+    ids = []
+    for _ in range(2):
+        again()
+        env = environment(directory, **{"pipeline.progress": "true"})
+        ids.append(numbers(env, seen).execute("counts").get_job_id())
+    assert ids[0] == ids[1]
+    assert numbers_in(seen) == [1, 2]
+
+
 def test_an_execution_that_could_not_begin_is_in_no_place(directory, seen):
     env = environment(directory)
     with pytest.raises(ValueError):

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from flinkbuf.checkpoints.storage import location_of
 from flinkbuf.common import checkpoint_options, job_options, options
@@ -34,7 +34,11 @@ from flinkbuf.streaming.chain.operator_config import ExecutionSettings
 from flinkbuf.streaming.time.clock import Clock
 
 if TYPE_CHECKING:
+    from flinkbuf.runtime.driver.ended_job import EndedJob
     from flinkbuf.runtime.driver.recovery import TakenJob
+    from flinkbuf.runtime.driver.rescalable_job import RescalableJob
+
+    ProgramJob = RunningJob | RescalableJob | EndedJob
 
 
 @dataclass(frozen=True)
@@ -95,7 +99,7 @@ class JobStart:
         clock: Clock | None,
         on_end: Iterable[Callable[[BaseException | None], None]],
         is_rescalable: bool = False,
-    ) -> Any:
+    ) -> ProgramJob:
         """Make the job; it is not started yet. A job that had ended for good is not run again.
 
         With `is_rescalable` its parallelism can be changed, unless it is a batch job, or noted for other programs.
@@ -149,7 +153,7 @@ class Program(Protocol):
 
     def _master_config(self, subtask_count: int = 0) -> JobMasterConfig: ...
 
-    def _bundle_fields(self, files: JobFiles) -> dict[str, Any]: ...
+    def _bundle_fields(self, files: JobFiles) -> dict[str, object]: ...
 
     def _shown_parameters(self) -> dict[str, str]: ...
 

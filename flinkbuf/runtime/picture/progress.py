@@ -28,7 +28,10 @@ _terminal = threading.Lock()  # held by the job that draws in place: two would d
 class ShownJob(Protocol):
     """A `RunningJob`, as far as it is looked at here."""
 
-    picture: JobPicture
+    @property
+    def picture(self) -> JobPicture:
+        """The job as it is now."""
+        ...
 
 
 class View(Protocol):
