@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import inspect
 from types import ModuleType
-from typing import Any
 
 from flinkbuf.datastream.slot_sharing_group import SlotSharingGroup
 from flinkbuf.runtime.graph.transformation import OperatorTransformation
@@ -61,7 +60,7 @@ def set_parallelism(transformation: OperatorTransformation, parallelism: int) ->
     transformation.is_parallelism_configured = parallelism != -1
 
 
-def declared(type_info: Any) -> TypeInformation | None:
+def declared(type_info: object) -> TypeInformation | None:
     """Return a declared type; None for PICKLED_BYTE_ARRAY, which says that nobody knows. A list stands for a ROW."""
     if type_info is None:
         return None
@@ -69,7 +68,7 @@ def declared(type_info: Any) -> TypeInformation | None:
     return None if type_info == basic_type("PICKLED_BYTE_ARRAY") else type_info
 
 
-def declared_rows(description: Any) -> TypeInformation | None:
+def declared_rows(description: object) -> TypeInformation | None:
     """Return the declared type of the rows of batches; None: nobody declared one."""
     from flinkbuf.records.arrow_batches import record_type  # not before somebody has columns
 
@@ -88,7 +87,7 @@ def with_names(type_info: TypeInformation | None) -> TypeInformation | None:
     return type_info
 
 
-def check_function(function: Any, kind: type[Function], message: str) -> None:
+def check_function(function: object, kind: type[Function], message: str) -> None:
     """Refuse what is neither an instance of a function class nor callable, and what would give no results."""
     check_is_object(function)
     if not isinstance(function, kind) and not callable(function):
@@ -100,13 +99,13 @@ def check_function(function: Any, kind: type[Function], message: str) -> None:
         )
 
 
-def check_is_object(function: Any) -> None:
+def check_is_object(function: object) -> None:
     """Refuse a function class where an object of it is needed: as a callable it would make objects of records."""
     if isinstance(function, type) and issubclass(function, Function):
         raise TypeError(f"{function.__name__} is a class, and an object of it is needed: {function.__name__}(...)")
 
 
-def check_gives_values(function: Any) -> None:
+def check_gives_values(function: object) -> None:
     """Refuse a generator function where each call is to give one result."""
     method = function.map if isinstance(function, MapFunction) else function
     if inspect.isgeneratorfunction(method):

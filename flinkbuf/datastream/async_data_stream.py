@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import inspect
-from typing import Any
+from datetime import timedelta
+from typing import Any, TypeVar
 
 from flinkbuf.datastream.arguments import check_is_object, declared
 from flinkbuf.datastream.data_stream import DataStream
 from flinkbuf.datastream.program.operator_factories import MadeBy
 from flinkbuf.streaming.chain.async_functions import NO_RETRY_STRATEGY, AsyncFunction, AsyncRetryStrategy
 from flinkbuf.streaming.chain.async_wait_operator import AsyncWaitOperatorFactory
-from flinkbuf.types.duration import Time, milliseconds_of
+from flinkbuf.types.duration import Duration, Time, milliseconds_of
 
 OPERATOR_NAME = "async wait operator"
+
+T = TypeVar("T")  # of the records
+R = TypeVar("R")  # of the results
 
 
 class AsyncDataStream:
@@ -37,11 +41,11 @@ class AsyncDataStream:
 
     @staticmethod
     def unordered_wait(
-        data_stream: DataStream[Any],
-        async_function: AsyncFunction[Any, Any],
+        data_stream: DataStream[T],
+        async_function: AsyncFunction[T, R],
         timeout: Time,
         capacity: int = 100,
-        output_type: Any = None,
+        output_type: object = None,
     ) -> DataStream[Any]:
         """Give results as they come; watermarks are not overtaken.
 
@@ -75,12 +79,12 @@ class AsyncDataStream:
 
     @staticmethod
     def unordered_wait_with_retry(
-        data_stream: DataStream[Any],
-        async_function: AsyncFunction[Any, Any],
+        data_stream: DataStream[T],
+        async_function: AsyncFunction[T, R],
         timeout: Time,
-        async_retry_strategy: AsyncRetryStrategy[Any],
+        async_retry_strategy: AsyncRetryStrategy[R],
         capacity: int = 100,
-        output_type: Any = None,
+        output_type: object = None,
     ) -> DataStream[Any]:
         """As `unordered_wait`, with further attempts; the timeout is for all attempts together.
 
@@ -110,11 +114,11 @@ class AsyncDataStream:
 
     @staticmethod
     def ordered_wait(
-        data_stream: DataStream[Any],
-        async_function: AsyncFunction[Any, Any],
+        data_stream: DataStream[T],
+        async_function: AsyncFunction[T, R],
         timeout: Time,
         capacity: int = 100,
-        output_type: Any = None,
+        output_type: object = None,
     ) -> DataStream[Any]:
         """Give results in the order of the records.
 
@@ -138,12 +142,12 @@ class AsyncDataStream:
 
     @staticmethod
     def ordered_wait_with_retry(
-        data_stream: DataStream[Any],
-        async_function: AsyncFunction[Any, Any],
+        data_stream: DataStream[T],
+        async_function: AsyncFunction[T, R],
         timeout: Time,
-        async_retry_strategy: AsyncRetryStrategy[Any],
+        async_retry_strategy: AsyncRetryStrategy[R],
         capacity: int = 100,
-        output_type: Any = None,
+        output_type: object = None,
     ) -> DataStream[Any]:
         """As `ordered_wait`, with further attempts; the timeout is for all attempts together.
 
@@ -169,12 +173,12 @@ class AsyncDataStream:
 
 
 def _wait(
-    data_stream: DataStream[Any],
-    async_function: AsyncFunction[Any, Any],
-    timeout: Any,
-    strategy: AsyncRetryStrategy[Any],
+    data_stream: DataStream[T],
+    async_function: AsyncFunction[T, R],
+    timeout: Duration | Time | timedelta,
+    strategy: AsyncRetryStrategy[R],
     capacity: int,
-    output_type: Any,
+    output_type: object,
     *,
     is_ordered: bool,
 ) -> DataStream[Any]:

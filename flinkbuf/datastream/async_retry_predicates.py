@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
 
-
-def empty_result_predicate(result: list[Any] | None) -> bool:
+def empty_result_predicate(result: list[object] | None) -> bool:
     """Tell whether there are no results."""
     return not result
 

@@ -5,7 +5,7 @@ A program says it by the configuration key ``execution.checkpointing.dir``; thes
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 
 class CheckpointStorage:
@@ -139,5 +139,5 @@ class CustomCheckpointStorage(CheckpointStorage):
     NotImplementedError: there is no JVM that could load a checkpoint storage of Java
     """
 
-    def __init__(self, *arguments: Any) -> None:
+    def __init__(self, *arguments: object) -> None:
         raise NotImplementedError("there is no JVM that could load a checkpoint storage of Java")

@@ -27,10 +27,12 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from flinkbuf.datastream.data_stream import DataStream
+    from flinkbuf.datastream.program.operator_factories import OperatorFactory
     from flinkbuf.types.type_information import TypeInformation
 
 T1 = TypeVar("T1")  # of the first stream's records, or of those that are not broadcast
 T2 = TypeVar("T2")  # of the second's
+K = TypeVar("K")  # of the keys
 R = TypeVar("R")  # of what a function makes of them
 In1 = TypeVar("In1", contravariant=True)
 In2 = TypeVar("In2", contravariant=True)
@@ -79,9 +81,9 @@ class ConnectedStreams(Generic[T1, T2]):
 
     def key_by(
         self,
-        key_selector1: Callable[[T1], Any] | KeySelector,
-        key_selector2: Callable[[T2], Any] | KeySelector,
-        key_type: Any = None,
+        key_selector1: Callable[[T1], object] | KeySelector,
+        key_selector2: Callable[[T2], object] | KeySelector,
+        key_type: object = None,
     ) -> ConnectedStreams[T1, T2]:
         """Bring records of the same key, from either stream, to the same subtask. Flink's ``ConnectedStreams.keyBy``.
 
@@ -119,9 +121,9 @@ Types.PICKLED_BYTE_ARRAY()])>
     def map(self, func: MapsBoth[T1, T2, Out1, Out2]) -> DataStream[Out1 | Out2]: ...
 
     @overload
-    def map(self, func: MapsBoth[T1, T2, Any, Any], output_type: Any) -> DataStream[Any]: ...
+    def map(self, func: MapsBoth[T1, T2, object, object], output_type: object) -> DataStream[Any]: ...
 
-    def map(self, func: MapsBoth[T1, T2, Any, Any], output_type: Any = None) -> DataStream[Any]:
+    def map(self, func: MapsBoth[T1, T2, R, R], output_type: object = None) -> DataStream[R]:
         """Give ``map1``'s and ``map2``'s result for each record; None is none.
 
         Flink's ``ConnectedStreams.map``.
@@ -161,9 +163,9 @@ Types.PICKLED_BYTE_ARRAY()])>
     def flat_map(self, func: FlatMapsBoth[T1, T2, Out1, Out2]) -> DataStream[Out1 | Out2]: ...
 
     @overload
-    def flat_map(self, func: FlatMapsBoth[T1, T2, Any, Any], output_type: Any) -> DataStream[Any]: ...
+    def flat_map(self, func: FlatMapsBoth[T1, T2, object, object], output_type: object) -> DataStream[Any]: ...
 
-    def flat_map(self, func: FlatMapsBoth[T1, T2, Any, Any], output_type: Any = None) -> DataStream[Any]:
+    def flat_map(self, func: FlatMapsBoth[T1, T2, R, R], output_type: object = None) -> DataStream[R]:
         """Give all that ``flat_map1`` and ``flat_map2`` yield for each record.
 
         Flink's ``ConnectedStreams.flatMap``.
@@ -199,7 +201,7 @@ Types.PICKLED_BYTE_ARRAY()])>
             raise TypeError(f"The input must be a CoFlatMapFunction!, got {type(func).__name__} {func!r}")
         return self._call("Co-Flat Map", "flat_map", func, declared(output_type))
 
-    def process(self, func: CoProcessFunction | KeyedCoProcessFunction, output_type: Any = None) -> DataStream[Any]:
+    def process(self, func: CoProcessFunction | KeyedCoProcessFunction, output_type: object = None) -> DataStream[Any]:
         """Give all that the function yields; on keyed streams it has state and timers for each key.
 
         Flink's ``ConnectedStreams.process``. What the records are is open: some may go to side outputs.
@@ -250,19 +252,18 @@ Types.PICKLED_BYTE_ARRAY()])>
         return self._join("Co-Process", type_info, CoProcessFactory(type_info, func))
 
     @property
-    def _key_selectors(self) -> tuple[Any, Any] | None:
+    def _key_selectors(self) -> tuple[object, object] | None:
         """Of both streams; None unless both are keyed."""
         selectors = (self.stream1._key_selector, self.stream2._key_selector)
         return None if None in selectors else selectors
 
-    def _call(self, name: str, kind: str, function: Any, type_info: TypeInformation | None) -> DataStream[Any]:
+    def _call(
+        self, name: str, kind: str, function: CoMapFunction | CoFlatMapFunction, type_info: TypeInformation | None
+    ) -> DataStream[Any]:
         return self._join(name, type_info, CoFunctionFactory(type_info, kind, function, self._key_selectors))
 
-    def _join(self, name: str, type_info: TypeInformation | None, factory: Any) -> DataStream[Any]:
-        if self._key_selectors is None:
-            return self.stream1._join([self.stream1, self.stream2], name, type_info, factory)
-        stream1, stream2 = with_one_key_type(self.stream1, self.stream2)
-        return stream1._join([stream1, stream2], name, type_info, factory, **keyed_options(stream1))
+    def _join(self, name: str, type_info: TypeInformation | None, factory: OperatorFactory) -> DataStream[Any]:
+        return self.stream1._meet(self.stream2, name, type_info, factory)
 
 
 class BroadcastStream(Generic[T2]):
@@ -325,18 +326,18 @@ class BroadcastConnectedStream(Generic[T1, T2]):
     def process(self, func: BroadcastProcessFunction[T1, T2, R]) -> DataStream[R]: ...
 
     @overload
-    def process(self, func: KeyedBroadcastProcessFunction[Any, T1, T2, R]) -> DataStream[R]: ...
+    def process(self, func: KeyedBroadcastProcessFunction[K, T1, T2, R]) -> DataStream[R]: ...
 
     @overload
-    def process(self, func: BroadcastProcessFunction[T1, T2, Any], output_type: Any) -> DataStream[Any]: ...
+    def process(self, func: BroadcastProcessFunction[T1, T2, R], output_type: object) -> DataStream[Any]: ...
 
     @overload
-    def process(self, func: KeyedBroadcastProcessFunction[Any, T1, T2, Any], output_type: Any) -> DataStream[Any]: ...
+    def process(self, func: KeyedBroadcastProcessFunction[K, T1, T2, R], output_type: object) -> DataStream[Any]: ...
 
     def process(
         self,
-        func: BroadcastProcessFunction[T1, T2, Any] | KeyedBroadcastProcessFunction[Any, T1, T2, Any],
-        output_type: Any = None,
+        func: BroadcastProcessFunction[T1, T2, R] | KeyedBroadcastProcessFunction[K, T1, T2, R],
+        output_type: object = None,
     ) -> DataStream[Any]:
         """Give all that the function yields for records of either stream; only the broadcast one changes its state.
 
@@ -384,34 +385,10 @@ class BroadcastConnectedStream(Generic[T1, T2]):
             )
         type_info = declared(output_type)
         descriptors = tuple(self.broadcast_state_descriptors)
-        streams: list[DataStream[Any]] = [stream, self.broadcast_stream.input_stream]
+        streams: list[DataStream[object]] = [stream, self.broadcast_stream.input_stream]
         if not is_keyed:
-            factory: Any = BroadcastProcessFactory(type_info, func, descriptors)
+            factory: OperatorFactory = BroadcastProcessFactory(type_info, func, descriptors)
             return stream._join(streams, "Co-Process-Broadcast", type_info, factory)
         factory = KeyedBroadcastProcessFactory(type_info, func, descriptors, stream._key_selector)
-        return stream._join(streams, "Keyed-Co-Process-Broadcast", type_info, factory, **keyed_options(stream))
-
-
-def with_one_key_type(stream1: Any, stream2: Any) -> tuple[Any, Any]:
-    """Return two keyed streams so that equal keys of both meet in one subtask, which goes by the type of the key.
-
-    Where only one of them says its type, the other has that one, too.
-
-    Raises
-    ------
-    ValueError
-        Both say their types, and these differ.
-    """
-    first, second = stream1._key_type, stream2._key_type
-    if first == second:
-        return stream1, stream2
-    if second is None:
-        return stream1, stream2._origin_stream.key_by(stream2._selector, first)
-    if first is None:
-        return stream1._origin_stream.key_by(stream1._selector, second), stream2
-    raise ValueError(f"The keys for the two inputs are not equal: first key = {first}, second key = {second}")
-
-
-def keyed_options(stream: Any) -> dict[str, Any]:
-    """Return what an operator of a keyed stream is told about its key."""
-    return {"is_keyed": True, "key_type": stream._key_type}
+        key = {"is_keyed": True, "key_type": stream._key_type}
+        return stream._join(streams, "Keyed-Co-Process-Broadcast", type_info, factory, **key)

@@ -6,6 +6,7 @@ Nothing runs here: each method adds to the program of the environment, which run
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from datetime import timedelta
 from difflib import get_close_matches
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar, overload
@@ -76,15 +77,19 @@ from flinkbuf.streaming.state.state import MapStateDescriptor
 from flinkbuf.streaming.time.watermark_strategy import WatermarkStrategy
 from flinkbuf.streaming.windows.assigner import WindowAssigner
 from flinkbuf.streaming.windows.count_windows import CountSlidingWindowAssigner, CountTumblingWindowAssigner
-from flinkbuf.types.duration import Duration, milliseconds_of
+from flinkbuf.types.duration import Duration, Time, milliseconds_of
 from flinkbuf.types.type_information import TupleTypeInfo, TypeInformation
 from flinkbuf.types.types import Types
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from pyspark import RDD
+    from pyspark.sql import DataFrame
+
     from flinkbuf.common.execution_config import ExecutionConfig
     from flinkbuf.datastream.columns import ColumnStream
+    from flinkbuf.datastream.stream_execution_environment import StreamExecutionEnvironment
 
 __all__ = [
     "AllWindowedStream",
@@ -102,9 +107,10 @@ __all__ = [
 ]
 
 
-T = TypeVar("T")  # of the records of a stream
-K = TypeVar("K")  # of their keys
+T = TypeVar("T", covariant=True)  # of the records of a stream
+K = TypeVar("K", covariant=True)  # of their keys
 R = TypeVar("R")  # of what a function makes of a record
+W = TypeVar("W")  # of windows
 
 _NO_RECORDS = (
     "a DataStream is a step of a program and holds no records: execute_and_collect() runs the program and gives them"
@@ -145,7 +151,9 @@ class DataStream(Generic[T]):
     ('Map', Types.INT())
     """
 
-    def __init__(self, env: Any, transformation: Transformation) -> None:
+    _key_type: TypeInformation | None = None  # of a keyed stream, where it was declared
+
+    def __init__(self, env: StreamExecutionEnvironment, transformation: Transformation) -> None:
         self._env = env
         self._transformation = transformation
 
@@ -154,7 +162,7 @@ class DataStream(Generic[T]):
 
     if not TYPE_CHECKING:  # which would take any name for one that is there
 
-        def __getattr__(self, name: str) -> Any:
+        def __getattr__(self, name: str) -> object:
             """Say of what only keyed streams have that `key_by` comes first, and which name was meant."""
             advice = ""
             if not name.startswith("_"):
@@ -295,7 +303,7 @@ class DataStream(Generic[T]):
         """
         return said(self._transformation.type)
 
-    def get_execution_environment(self) -> Any:
+    def get_execution_environment(self) -> StreamExecutionEnvironment:
         """Return the environment that it belongs to.
 
         Examples
@@ -321,8 +329,7 @@ class DataStream(Generic[T]):
         >>> env.get_config().get_auto_watermark_interval()
         50
         """
-        config: ExecutionConfig = self._env.get_config()
-        return config
+        return self._env.get_config()
 
     def force_non_parallel(self) -> DataStream[T]:
         """Let its operator have one subtask, whatever is said later.
@@ -444,9 +451,9 @@ class DataStream(Generic[T]):
     def map(self, func: Callable[[T], R] | MapFunction) -> DataStream[R]: ...
 
     @overload
-    def map(self, func: Callable[[T], Any] | MapFunction, output_type: Any) -> DataStream[Any]: ...
+    def map(self, func: Callable[[T], object] | MapFunction, output_type: object) -> DataStream[Any]: ...
 
-    def map(self, func: Callable[[T], Any] | MapFunction, output_type: Any = None) -> DataStream[Any]:
+    def map(self, func: Callable[[T], R] | MapFunction, output_type: object = None) -> DataStream[R]:
         """Give the function's result for each record; None is a result, too.
 
         Flink's ``DataStream.map``.
@@ -482,11 +489,11 @@ class DataStream(Generic[T]):
     def flat_map(self, func: Callable[[T], Iterable[R]] | FlatMapFunction) -> DataStream[R]: ...
 
     @overload
-    def flat_map(self, func: Callable[[T], Iterable[Any]] | FlatMapFunction, output_type: Any) -> DataStream[Any]: ...
-
     def flat_map(
-        self, func: Callable[[T], Iterable[Any]] | FlatMapFunction, output_type: Any = None
-    ) -> DataStream[Any]:
+        self, func: Callable[[T], Iterable[object]] | FlatMapFunction, output_type: object
+    ) -> DataStream[Any]: ...
+
+    def flat_map(self, func: Callable[[T], Iterable[R]] | FlatMapFunction, output_type: object = None) -> DataStream[R]:
         """Give all that the function yields, or the elements of what it returns, for each record.
 
         Flink's ``DataStream.flatMap``.
@@ -518,7 +525,7 @@ class DataStream(Generic[T]):
         check_function(func, FlatMapFunction, "The input must be a FlatMapFunction or a callable function")
         return self._call("FlatMap", "flat_map", func, declared(output_type))
 
-    def filter(self, func: Callable[[T], Any] | FilterFunction) -> DataStream[T]:
+    def filter(self, func: Callable[[T], object] | FilterFunction) -> DataStream[T]:
         """Keep the records for which the function returns something true.
 
         Flink's ``DataStream.filter``.
@@ -549,13 +556,13 @@ class DataStream(Generic[T]):
 
     def map_batches(
         self,
-        func: Callable[[Any], Any] | MapBatchFunction,
-        output_type: Any = None,
+        func: Callable[[Any], object] | MapBatchFunction,
+        output_type: object = None,
         *,
-        input_type: Any = None,
+        input_type: object = None,
         max_rows: int = 8192,
         max_bytes: int = 4 << 20,
-        max_delay: Any = DEFAULT_BATCH_DELAY,
+        max_delay: Duration | Time | timedelta | None = DEFAULT_BATCH_DELAY,
         timestamps: str = "kept",
         timestamp_column: str | None = None,
     ) -> DataStream[Any]:
@@ -638,11 +645,11 @@ class DataStream(Generic[T]):
 
     def as_columns(
         self,
-        type: Any = None,
+        type: object = None,
         *,
         max_rows: int = 8192,
         max_bytes: int = 4 << 20,
-        max_delay: Any = DEFAULT_BATCH_DELAY,
+        max_delay: Duration | Time | timedelta | None = DEFAULT_BATCH_DELAY,
     ) -> ColumnStream:
         """Make a stream of column batches of the records, or of records that are Arrow batches themselves.
 
@@ -692,7 +699,7 @@ class DataStream(Generic[T]):
         factory.create()  # refuses what no operator can be made of
         return ColumnStream(self._transform("AsColumns", COLUMNS, factory, reads_batches=batches), description)
 
-    def _of_batches(self, wanted: Any, max_rows: int, max_bytes: int) -> BatchSource | None:
+    def _of_batches(self, wanted: object, max_rows: int, max_bytes: int) -> BatchSource | None:
         """Return what makes the source that this stream is give batches; None: it is none, or has records only."""
         source = self._transformation
         make = getattr(source.factory, "of_batches", None) if isinstance(source, OperatorTransformation) else None
@@ -705,7 +712,7 @@ class DataStream(Generic[T]):
             whole = None
         return BatchSource(made[0], made[1], whole)
 
-    def process(self, func: ProcessFunction, output_type: Any = None) -> DataStream[Any]:
+    def process(self, func: ProcessFunction, output_type: object = None) -> DataStream[Any]:
         """Give all that the function yields; ``yield tag, value`` goes to a side output.
 
         Flink's ``DataStream.process``.
@@ -946,7 +953,7 @@ class DataStream(Generic[T]):
             raise TypeError(f"connect takes a DataStream or a BroadcastStream, got {type(ds).__name__} {ds!r}")
         return ConnectedStreams(self, ds)
 
-    def join(self, other_stream: DataStream[Any]) -> JoinedStreams:
+    def join(self, other_stream: DataStream[object]) -> JoinedStreams:
         """Put each record together with each of the other stream that has the same key and lies in the same window.
 
         Go on with ``.where(key_of_first).equal_to(key_of_second).window(assigner).apply(function)``; see
@@ -968,7 +975,7 @@ class DataStream(Generic[T]):
         """
         return JoinedStreams(self, self._checked_other("join", other_stream))
 
-    def co_group(self, other_stream: DataStream[Any]) -> CoGroupedStreams:
+    def co_group(self, other_stream: DataStream[object]) -> CoGroupedStreams:
         """Look at the records of both streams that have the same key and lie in the same window, all at once.
 
         Go on with ``.where(key_of_first).equal_to(key_of_second).window(assigner).apply(function)``; see
@@ -992,7 +999,7 @@ class DataStream(Generic[T]):
 
     # --- how records travel
 
-    def key_by(self, key_selector: Callable[[T], K] | KeySelector, key_type: Any = None) -> KeyedStream[K, T]:
+    def key_by(self, key_selector: Callable[[T], R] | KeySelector, key_type: object = None) -> KeyedStream[R, T]:
         """Bring records of the same key to the same subtask, and give each key state of its own.
 
         Parameters
@@ -1017,8 +1024,8 @@ class DataStream(Generic[T]):
 
     def partition_custom(
         self,
-        partitioner: Callable[[Any, int], int] | Partitioner,
-        key_selector: Callable[[T], Any] | KeySelector,
+        partitioner: Callable[[R, int], int] | Partitioner,
+        key_selector: Callable[[T], R] | KeySelector,
     ) -> DataStream[T]:
         """Send each record to the subtask that ``partitioner(key, num_partitions)`` gives for its key.
 
@@ -1180,7 +1187,7 @@ class DataStream(Generic[T]):
 
     # --- in windows
 
-    def window_all(self, window_assigner: WindowAssigner[Any, Any]) -> AllWindowedStream[T]:
+    def window_all(self, window_assigner: WindowAssigner[T, W]) -> AllWindowedStream[T]:
         """Put all records into windows, in one subtask.
 
         Examples
@@ -1230,7 +1237,7 @@ class DataStream(Generic[T]):
             raise TypeError(f"sink_identifier must be a str, got {sink_identifier!r}")
         return self._sink(PRINT_SINK_NAME, PrintSinkFactory(self._value_type, sink_identifier))
 
-    def add_sink(self, sink_func: Any) -> DataStreamSink:
+    def add_sink(self, sink_func: object) -> DataStreamSink:
         """Call something with each record: a function, or an object with ``invoke(value)`` such as a SinkFunction.
 
         With checkpoints a function is called at least once for a record: a job that goes on from a checkpoint calls it
@@ -1250,7 +1257,7 @@ class DataStream(Generic[T]):
         """
         return self._sink("Unnamed", sink_factory_of(sink_func))
 
-    def sink_to(self, sink: Any) -> DataStreamSink:
+    def sink_to(self, sink: Sink) -> DataStreamSink:
         """Write the records with a `Sink` of ``flinkbuf.datastream.connectors``.
 
         Examples
@@ -1268,7 +1275,7 @@ class DataStream(Generic[T]):
         [['to', 'be']]
         >>> folder.cleanup()
         """
-        stream: DataStream[Any] = self
+        stream: DataStream[object] = self
         transformer = sink.get_transformer() if isinstance(sink, SupportsPreprocessing) else None
         if transformer is not None:
             stream = transformer.apply(self)
@@ -1311,7 +1318,7 @@ class DataStream(Generic[T]):
             raise ValueError(f"Limit must be greater than 0, got {limit}")
         return self._env._execute_and_collect(self, job_execution_name or "DataStream Collect", limit)
 
-    def to_rdd(self) -> Any:
+    def to_rdd(self) -> RDD[T]:
         """Give Spark the records of this stream, as an RDD; Spark runs the program each time it computes the RDD.
 
         Returns
@@ -1343,7 +1350,7 @@ class DataStream(Generic[T]):
         """
         return of_spark("stage.to_spark").to_rdd(self)
 
-    def to_data_frame(self, schema: Any = None) -> Any:
+    def to_data_frame(self, schema: object = None) -> DataFrame:
         """Give Spark the records of this stream, as a DataFrame; see `to_rdd`.
 
         Parameters
@@ -1383,11 +1390,10 @@ class DataStream(Generic[T]):
     @property
     def _value_type(self) -> TypeInformation | None:
         """The declared type of its records; None: nobody declared one."""
-        type_info: TypeInformation | None = self._transformation.type
-        return type_info
+        return self._transformation.type
 
     @property
-    def _key_selector(self) -> Any:
+    def _key_selector(self) -> Callable[[T], object] | KeySelector | None:
         """What gives the key of a record; None: it is not keyed."""
         return None
 
@@ -1403,7 +1409,7 @@ class DataStream(Generic[T]):
         """The same records, not keyed."""
         return self
 
-    def _checked_other(self, method: str, stream: Any) -> DataStream[Any]:
+    def _checked_other(self, method: str, stream: object) -> DataStream[Any]:
         """The stream that this one meets in one operator."""
         if not isinstance(stream, DataStream):
             raise TypeError(f"{method} takes a DataStream, got {type(stream).__name__} {stream!r}")
@@ -1411,14 +1417,14 @@ class DataStream(Generic[T]):
             raise ValueError("streams of different environments cannot meet in one operator")
         return stream
 
-    def _tagged(self, tag: Callable[[T], Any]) -> DataStream[Any]:
+    def _tagged(self, tag: Callable[[T], object]) -> DataStream[Any]:
         """Its records with a tag, made where they are."""
         result = self._transform("Map", None, FunctionFactory(None, "map", tag))
         result._transformation.parallelism = _parallelism_of(self._transformation)
         return result
 
     def _call(
-        self, name: str, kind: str, function: Any, type_info: TypeInformation | None, *, converts: bool = True
+        self, name: str, kind: str, function: object, type_info: TypeInformation | None, *, converts: bool = True
     ) -> DataStream[Any]:
         factory = FunctionFactory(type_info if converts else None, kind, function)
         return self._transform(name, type_info, factory)
@@ -1431,7 +1437,7 @@ class DataStream(Generic[T]):
 
     def _join(
         self,
-        streams: Sequence[DataStream[Any]],
+        streams: Sequence[DataStream[object]],
         name: str,
         type_info: TypeInformation | None,
         factory: OperatorFactory,
@@ -1447,7 +1453,13 @@ class DataStream(Generic[T]):
         self._env._add_operator(operator)
         return DataStream(self._env, operator)
 
-    def _partition(self, partitioner: Any, ship_strategy: str) -> DataStream[T]:
+    def _meet(
+        self, other: DataStream[object], name: str, type_info: TypeInformation | None, factory: OperatorFactory
+    ) -> DataStream[Any]:
+        """Add an operator that reads this stream and another one, by their keys if both have some."""
+        return self._join([self, other], name, type_info, factory)
+
+    def _partition(self, partitioner: object, ship_strategy: str) -> DataStream[T]:
         return DataStream(
             self._env,
             PartitionTransformation(
@@ -1459,7 +1471,7 @@ class DataStream(Generic[T]):
             ),
         )
 
-    def _sink(self, name: str, factory: Callable[[], Any]) -> DataStreamSink:
+    def _sink(self, name: str, factory: Callable[[], object]) -> DataStreamSink:
         sink = self._transform(name, None, factory, is_sink=True)._operator("sink")  # type: ignore[arg-type]
         sink.contract = "Data Sink"
         return DataStreamSink(sink)
@@ -1547,7 +1559,9 @@ class KeyedStream(_NoOperator[T], Generic[K, T]):
         MAX_BY = 4
         SUM = 5
 
-    def __init__(self, origin: DataStream[T], key_selector: Any, key_type: TypeInformation | None) -> None:
+    def __init__(
+        self, origin: DataStream[T], key_selector: Callable[[T], K] | KeySelector, key_type: TypeInformation | None
+    ) -> None:
         exchange = KeyedExchange(as_selector(key_selector), key_type)
         super().__init__(
             origin._env,
@@ -1577,7 +1591,7 @@ class KeyedStream(_NoOperator[T], Generic[K, T]):
         """
         return Types.ROW_NAMED(["f0", "f1"], [said(self._key_type), said(self._value_type)])
 
-    def reduce(self, func: Callable[[T, T], Any] | ReduceFunction) -> DataStream[T]:
+    def reduce(self, func: Callable[[T, T], object] | ReduceFunction) -> DataStream[T]:
         """Reduce the records of each key, and give what has come together so far for each record.
 
         Flink's ``KeyedStream.reduce``.
@@ -1757,7 +1771,7 @@ class KeyedStream(_NoOperator[T], Generic[K, T]):
         """
         return self._accumulate(position_to_max_by, KeyedStream.AccumulateType.MAX_BY)
 
-    def process(self, func: KeyedProcessFunction, output_type: Any = None) -> DataStream[Any]:  # type: ignore[override]
+    def process(self, func: KeyedProcessFunction, output_type: object = None) -> DataStream[Any]:  # type: ignore[override]
         """Give all that the function yields; it has state and timers for each key.
 
         Examples
@@ -1782,7 +1796,7 @@ class KeyedStream(_NoOperator[T], Generic[K, T]):
         type_info = declared(output_type)
         return self._keyed("KEYED PROCESS", type_info, KeyedProcessFactory(type_info, func, self._selector))
 
-    def key_by(self, key_selector: Callable[[T], R] | KeySelector, key_type: Any = None) -> KeyedStream[R, T]:
+    def key_by(self, key_selector: Callable[[T], R] | KeySelector, key_type: object = None) -> KeyedStream[R, T]:
         """Key the records by something else.
 
         Examples
@@ -1796,7 +1810,7 @@ class KeyedStream(_NoOperator[T], Generic[K, T]):
         """
         return self._origin_stream.key_by(key_selector, key_type)
 
-    def window(self, window_assigner: WindowAssigner[Any, Any]) -> WindowedStream[K, T]:
+    def window(self, window_assigner: WindowAssigner[T, W]) -> WindowedStream[K, T]:
         """Put the records of each key into windows.
 
         Examples
@@ -1832,7 +1846,7 @@ class KeyedStream(_NoOperator[T], Generic[K, T]):
         assigner = CountTumblingWindowAssigner(size) if slide == 0 else CountSlidingWindowAssigner(size, slide)
         return WindowedStream(self, assigner)
 
-    def interval_join(self, other_stream: KeyedStream[Any, Any]) -> IntervalJoin:
+    def interval_join(self, other_stream: KeyedStream[object, object]) -> IntervalJoin:
         """Put each record together with those of another keyed stream that have its key and are near in event time.
 
         Go on with ``.between(lower_bound, upper_bound).process(function)``; see `IntervalJoined`. PyFlink has no such
@@ -1873,14 +1887,14 @@ class KeyedStream(_NoOperator[T], Generic[K, T]):
         """Raise: records of one key stay together."""
         self._refuse_partitioning()
 
-    def broadcast(self, *args: Any) -> NoReturn:
+    def broadcast(self, *args: object) -> NoReturn:
         """Raise: records of one key stay together."""
         self._refuse_partitioning()
 
     def partition_custom(
         self,
-        partitioner: Callable[[Any, int], int] | Partitioner,
-        key_selector: Callable[[T], Any] | KeySelector,
+        partitioner: Callable[[R, int], int] | Partitioner,
+        key_selector: Callable[[T], R] | KeySelector,
     ) -> NoReturn:
         """Raise: records of one key stay together."""
         self._refuse_partitioning()
@@ -1917,14 +1931,14 @@ class KeyedStream(_NoOperator[T], Generic[K, T]):
         return self._values().project(*field_indexes)
 
     @property
-    def _key_selector(self) -> Any:
+    def _key_selector(self) -> Callable[[T], object] | KeySelector | None:
         return self._selector
 
     def _values(self) -> DataStream[T]:
         return DataStream(self._env, self._transformation)
 
     def _call(
-        self, name: str, kind: str, function: Any, type_info: TypeInformation | None, *, converts: bool = True
+        self, name: str, kind: str, function: object, type_info: TypeInformation | None, *, converts: bool = True
     ) -> DataStream[Any]:
         """As on any stream; a function that can be opened may use keyed state, so it has the key set."""
         if not isinstance(function, Function):
@@ -1934,6 +1948,21 @@ class KeyedStream(_NoOperator[T], Generic[K, T]):
 
     def _keyed(self, name: str, type_info: TypeInformation | None, factory: OperatorFactory) -> DataStream[Any]:
         return self._transform(name, type_info, factory, is_keyed=True, key_type=self._key_type)
+
+    def _meet(
+        self, other: DataStream[object], name: str, type_info: TypeInformation | None, factory: OperatorFactory
+    ) -> DataStream[Any]:
+        """Where only one of both says the type of its key, the other one has that, too: equal keys have to meet."""
+        if not isinstance(other, KeyedStream):
+            return super()._meet(other, name, type_info, factory)
+        one, first, second = self, self._key_type, other._key_type
+        if None not in (first, second) and first != second:
+            raise ValueError(f"The keys for the two inputs are not equal: first key = {first}, second key = {second}")
+        if first is None and second is not None:
+            one = self._origin_stream.key_by(self._selector, second)
+        elif second is None and first is not None:
+            other = other._origin_stream.key_by(other._selector, first)
+        return one._join([one, other], name, type_info, factory, is_keyed=True, key_type=one._key_type)
 
     def _refuse_partitioning(self) -> NoReturn:
         raise RuntimeError("Cannot override partitioning for KeyedStream.")
@@ -1946,7 +1975,7 @@ class KeyedStream(_NoOperator[T], Generic[K, T]):
             )
         return self._reduce(field_reduce(kind.name.lower(), position))
 
-    def _reduce(self, function: Any) -> DataStream[T]:
+    def _reduce(self, function: object) -> DataStream[T]:
         type_info = self._value_type
         factory = ReduceOperatorFactory(as_selector(self._selector), function, type_info)
         return self._keyed("Reduce", type_info, MadeBy(type_info, factory))
@@ -1985,11 +2014,11 @@ class _Projection:
     def __init__(self, field_indexes: tuple[int, ...]) -> None:
         self.field_indexes = field_indexes
 
-    def __call__(self, value: tuple[Any, ...]) -> tuple[Any, ...]:
+    def __call__(self, value: tuple[T, ...]) -> tuple[T, ...]:
         return tuple([value[index] for index in self.field_indexes])
 
 
-def _identity(value: Any) -> Any:
+def _identity(value: R) -> R:
     return value
 
 

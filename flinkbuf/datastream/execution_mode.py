@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sized
 from enum import Enum
-from typing import Any
 
 from flinkbuf.runtime.graph.transformation import OperatorTransformation, Transformation
 
@@ -17,7 +16,7 @@ class RuntimeExecutionMode(Enum):
     AUTOMATIC = 2
 
 
-def is_bounded(source: Any) -> bool | None:
+def is_bounded(source: object) -> bool | None:
     """Return whether a source comes to an end by itself; None if nobody can know.
 
     What has a `boundedness` says it; an object with ``run(context)`` is Flink's SourceFunction, which has no end.

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn, TypeVar
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
 from flinkbuf.datastream.arguments import check_function, declared, with_names
-from flinkbuf.datastream.connected_streams import keyed_options, with_one_key_type
 from flinkbuf.datastream.program.column_join_factories import (
     ColumnIntervalJoinFactory,
     ColumnTimeToLiveJoinFactory,
@@ -36,8 +36,15 @@ from flinkbuf.types.duration import Duration, Time, milliseconds_of
 from flinkbuf.types.type_information import TypeInformation
 
 if TYPE_CHECKING:
-    from flinkbuf.datastream.columns import ColumnStream, KeyedColumnStream
+    import pyarrow
 
+    from flinkbuf.datastream.columns import ColumnStream, KeyedColumnStream
+    from flinkbuf.datastream.data_stream import DataStream, KeyedStream
+    from flinkbuf.datastream.program.operator_factories import OperatorFactory
+    from flinkbuf.datastream.windowed_stream import WindowedStream
+    from flinkbuf.streaming.columns.column_joins import JoinPlan
+
+KeySelectors = tuple[Callable[[Any], object] | KeySelector, Callable[[Any], object] | KeySelector]
 S = TypeVar("S", bound="_WithWindow")
 W = TypeVar("W", bound="_WithWindow")
 
@@ -47,14 +54,20 @@ SELECTOR_NEEDED = "Parameter key_selector should be type of KeySelector or a cal
 class _WithWindow:
     """Two streams with the keys of both and the windows; each method gives a new one."""
 
-    def __init__(self, streams: tuple[Any, Any], key_selectors: tuple[Any, Any], key_type: Any, assigner: Any) -> None:
+    def __init__(
+        self,
+        streams: tuple[DataStream[object], DataStream[object]],
+        key_selectors: KeySelectors,
+        key_type: TypeInformation | None,
+        assigner: WindowAssigner[Any, Any],
+    ) -> None:
         self._streams = streams
         self._key_selectors = key_selectors
         self._key_type = key_type
         self._window_assigner = assigner
-        self._settings: dict[str, Any] = {}  # of the windowed stream: method and argument
+        self._settings: dict[str, object] = {}  # of the windowed stream: method and argument
 
-    def _with(self: S, method: str, argument: Any) -> S:
+    def _with(self: S, method: str, argument: object) -> S:
         changed = copy.copy(self)
         changed._settings = {**self._settings, method: argument}
         changed._windowed()  # refuses what cannot be
@@ -72,7 +85,7 @@ class _WithWindow:
         """Keep windows of event time so many milliseconds after their end, and give results again for late records."""
         return self._with("allowed_lateness", time_ms)
 
-    def _windowed(self, stream: Any = None) -> Any:
+    def _windowed(self, stream: DataStream[object] | None = None) -> WindowedStream[object, object]:
         """Return the windowed stream of the tagged records of both, or of any stream, to try the settings on."""
         stream = self._streams[0] if stream is None else stream
         keyed = stream.key_by(tagged_key_selector(*self._key_selectors), self._key_type)
@@ -81,7 +94,7 @@ class _WithWindow:
             windowed = getattr(windowed, method)(argument)
         return windowed
 
-    def _apply(self, function: Any, output_type: Any) -> Any:
+    def _apply(self, function: object, output_type: object) -> DataStream[Any]:
         first, second = self._streams
         tagged = first._tagged(tag_first).union(second._tagged(tag_second))
         return self._windowed(tagged).apply(CoGroupWindowFunction(function), output_type)
@@ -92,9 +105,9 @@ class _CoGroupedWithWindow(_WithWindow):
 
     def apply(
         self,
-        function: Callable[[list[Any], list[Any]], Iterable[Any] | None] | CoGroupFunction,
-        output_type: Any = None,
-    ) -> Any:
+        function: Callable[[list[Any], list[Any]], Iterable[object] | None] | CoGroupFunction,
+        output_type: object = None,
+    ) -> DataStream[Any]:
         """Call the function for each key and window; what it yields or returns are the results."""
         check_function(function, CoGroupFunction, "The input must be a CoGroupFunction or a callable function")
         return self._apply(function, output_type)
@@ -104,8 +117,8 @@ class _JoinedWithWindow(_WithWindow):
     """Two streams with the keys of both and the windows. Flink: ``JoinedStreams.WithWindow``."""
 
     def apply(
-        self, function: Callable[[Any, Any], Any] | JoinFunction | FlatJoinFunction, output_type: Any = None
-    ) -> Any:
+        self, function: Callable[[Any, Any], object] | JoinFunction | FlatJoinFunction, output_type: object = None
+    ) -> DataStream[Any]:
         """Call the function with each pair; a callable gives one result, as a `JoinFunction` does."""
         if not isinstance(function, (JoinFunction, FlatJoinFunction)) and not callable(function):
             raise TypeError(
@@ -118,12 +131,12 @@ class _JoinedWithWindow(_WithWindow):
 class _TwoStreams(Generic[W]):
     """What joins and co-groups have in common."""
 
-    WithWindow: ClassVar[type[_WithWindow]]
+    WithWindow: type[W]
 
-    def __init__(self, stream1: Any, stream2: Any) -> None:
+    def __init__(self, stream1: DataStream[object], stream2: DataStream[object]) -> None:
         self._streams = (stream1, stream2)
 
-    def where(self, key_selector: Callable[[Any], Any] | KeySelector, key_type: Any = None) -> Where[W]:
+    def where(self, key_selector: Callable[[Any], object] | KeySelector, key_type: object = None) -> Where[W]:
         """Say what the key of a record of the first stream is.
 
         Parameters
@@ -147,7 +160,7 @@ class _TwoStreams(Generic[W]):
         check_function(key_selector, KeySelector, SELECTOR_NEEDED)
         return Where(self, key_selector, with_names(declared(key_type)))
 
-    def window(self, window_assigner: Any) -> NoReturn:
+    def window(self, window_assigner: object) -> NoReturn:
         """Raise: the keys come first."""
         raise TypeError(
             "say first which records belong together: .where(key_of_first).equal_to(key_of_second).window(…)"
@@ -157,12 +170,17 @@ class _TwoStreams(Generic[W]):
 class Where(Generic[W]):
     """Two streams with the key of the first; made by ``where``. Flink: ``JoinedStreams.Where``."""
 
-    def __init__(self, streams: _TwoStreams[W], key_selector: Any, key_type: TypeInformation | None) -> None:
+    def __init__(
+        self,
+        streams: _TwoStreams[W],
+        key_selector: Callable[[Any], object] | KeySelector,
+        key_type: TypeInformation | None,
+    ) -> None:
         self._two_streams = streams
         self._key_selector = key_selector
         self._key_type = key_type
 
-    def equal_to(self, key_selector: Callable[[Any], Any] | KeySelector, key_type: Any = None) -> EqualTo[W]:
+    def equal_to(self, key_selector: Callable[[Any], object] | KeySelector, key_type: object = None) -> EqualTo[W]:
         """Say what the key of a record of the second stream is: records of equal keys belong together."""
         check_function(key_selector, KeySelector, SELECTOR_NEEDED)
         second = with_names(declared(key_type))
@@ -176,9 +194,7 @@ class Where(Generic[W]):
 class EqualTo(Generic[W]):
     """Two streams with the keys of both; made by ``equal_to``. Flink: ``JoinedStreams.Where.EqualTo``."""
 
-    def __init__(
-        self, streams: _TwoStreams[W], key_selectors: tuple[Any, Any], key_type: TypeInformation | None
-    ) -> None:
+    def __init__(self, streams: _TwoStreams[W], key_selectors: KeySelectors, key_type: TypeInformation | None) -> None:
         self._two_streams = streams
         self._key_selectors = key_selectors
         self._key_type = key_type
@@ -190,7 +206,7 @@ class EqualTo(Generic[W]):
         stream, ``(2, record)`` for one of the second.
         """
         two = self._two_streams
-        made: Any = two.WithWindow(two._streams, self._key_selectors, self._key_type, window_assigner)
+        made = two.WithWindow(two._streams, self._key_selectors, self._key_type, window_assigner)
         made._windowed()  # refuses what is no assigner
         return made
 
@@ -253,7 +269,7 @@ class JoinedStreams(_TwoStreams[_JoinedWithWindow]):
 class IntervalJoin:
     """Two keyed streams that are joined by their times; made by ``interval_join``. Flink's ``IntervalJoin``."""
 
-    def __init__(self, left: Any, right: Any) -> None:
+    def __init__(self, left: KeyedStream[object, object], right: KeyedStream[object, object]) -> None:
         self._left = left
         self._right = right
         self._is_event_time = True
@@ -268,7 +284,9 @@ class IntervalJoin:
         self._is_event_time = False
         return self
 
-    def between(self, lower_bound: Duration | Time | Any, upper_bound: Duration | Time | Any) -> IntervalJoined:
+    def between(
+        self, lower_bound: Duration | Time | timedelta, upper_bound: Duration | Time | timedelta
+    ) -> IntervalJoined:
         """Say how much later than a left record a right one may be: at least and at most, both included.
 
         Parameters
@@ -311,7 +329,13 @@ class IntervalJoined:
     [('tea', 400)]
     """
 
-    def __init__(self, left: Any, right: Any, lower_bound_ms: int, upper_bound_ms: int) -> None:
+    def __init__(
+        self,
+        left: KeyedStream[object, object],
+        right: KeyedStream[object, object],
+        lower_bound_ms: int,
+        upper_bound_ms: int,
+    ) -> None:
         self._left = left
         self._right = right
         self._bounds_ms = (lower_bound_ms, upper_bound_ms)
@@ -342,7 +366,7 @@ class IntervalJoined:
         self._late_tags[side] = output_tag.tag_id
         return self
 
-    def process(self, process_join_function: ProcessJoinFunction, output_type: Any = None) -> Any:
+    def process(self, process_join_function: ProcessJoinFunction, output_type: object = None) -> DataStream[Any]:
         """Call the function with each pair; what it yields or returns are the results."""
         if not isinstance(process_join_function, ProcessJoinFunction):
             raise TypeError(
@@ -350,7 +374,7 @@ class IntervalJoined:
                 f"{type(process_join_function).__name__} {process_join_function!r}"
             )
         (lower, upper), (has_lower, has_upper) = self._bounds_ms, self._are_inclusive
-        left, right = with_one_key_type(self._left, self._right)
+        left, right = self._left, self._right
         type_info = declared(output_type)
         factory = IntervalJoinFactory(
             type_info,
@@ -360,7 +384,7 @@ class IntervalJoined:
             (self._late_tags[0], self._late_tags[1]),
             (left._value_type, right._value_type),
         )
-        return left._join([left, right], "Interval Join", type_info, factory, **keyed_options(left))
+        return left._meet(right, "Interval Join", type_info, factory)
 
 
 class JoinedColumnStreams:
@@ -416,7 +440,9 @@ class JoinedColumnStreams:
         window_ms = window_assigner.size_ms, window_assigner.slide_ms, window_assigner.offset_ms
         return self._stream("Window Join", ColumnWindowJoinFactory(None, self._plan, window_ms))
 
-    def between(self, lower_bound: Duration | Time | Any, upper_bound: Duration | Time | Any) -> ColumnStream:
+    def between(
+        self, lower_bound: Duration | Time | timedelta, upper_bound: Duration | Time | timedelta
+    ) -> ColumnStream:
         """Join rows by their event times: a right one is at least and at most so much later than a left one.
 
         A pair has the later timestamp of the two. A row without a partner is given when the watermark says that none
@@ -446,7 +472,7 @@ class JoinedColumnStreams:
             raise ValueError(f"lower_bound <= upper_bound must be fulfilled, got {lower} ms and {upper} ms")
         return self._stream("Interval Join", ColumnIntervalJoinFactory(None, self._plan, (lower, upper)))
 
-    def time_to_live(self, time: Duration | Time | Any) -> ColumnStream:
+    def time_to_live(self, time: Duration | Time | timedelta) -> ColumnStream:
         """Join all rows of a key, each of which is kept so long after it came.
 
         Time is the clock of the task here, not event time, as for Flink's state with a time to live. A pair has the
@@ -475,13 +501,13 @@ class JoinedColumnStreams:
             raise ValueError(f"the time to live must be longer than 0, got {time_ms} ms")
         return self._stream("Join", ColumnTimeToLiveJoinFactory(None, self._plan, time_ms))
 
-    def _stream(self, name: str, factory: Any) -> ColumnStream:
+    def _stream(self, name: str, factory: OperatorFactory) -> ColumnStream:
         left, right, plan = self._left._stream, self._right._stream, self._plan
         stream = left._join([left, right], name, left._value_type, factory, is_keyed=True)
         return type(self._left._origin)(stream, None, lambda: plan.schema)
 
 
-def _plan_of(left: KeyedColumnStream, right: KeyedColumnStream, kind: str) -> Any:
+def _plan_of(left: KeyedColumnStream, right: KeyedColumnStream, kind: str) -> JoinPlan:
     """Return what is joined, after a look at the names and types of both sides."""
     from flinkbuf.records.column_exchange import go_alike  # not before somebody has columns
     from flinkbuf.streaming.columns.column_joins import KINDS, JoinPlan
@@ -515,7 +541,7 @@ def _plan_of(left: KeyedColumnStream, right: KeyedColumnStream, kind: str) -> An
     return plan
 
 
-def _schema_of(keyed: KeyedColumnStream, side: str) -> Any:
+def _schema_of(keyed: KeyedColumnStream, side: str) -> pyarrow.Schema:
     """Return the schema of a side's rows, without dictionaries."""
     import pyarrow as pa
 

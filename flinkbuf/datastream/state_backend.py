@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import Any
 
 
 class StateBackend:
@@ -130,7 +129,7 @@ class EmbeddedRocksDBStateBackend(StateBackend):
             f"there is no JVM that could load {options_factory_class_name}: use set_predefined_options"
         )
 
-    def get_options(self) -> Any:
+    def get_options(self) -> object:
         """Return None: there is no Java class that makes options."""
         return None
 
@@ -170,5 +169,5 @@ class CustomStateBackend(StateBackend):
     NotImplementedError: there is no JVM that could load a state backend of Java
     """
 
-    def __init__(self, *arguments: Any) -> None:
+    def __init__(self, *arguments: object) -> None:
         raise NotImplementedError("there is no JVM that could load a state backend of Java")

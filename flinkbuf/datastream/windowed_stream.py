@@ -28,12 +28,14 @@ from flinkbuf.streaming.windows.window_operation import WindowOperatorFactory
 from flinkbuf.types.type_information import TypeInformation
 
 if TYPE_CHECKING:
-    from flinkbuf.datastream.data_stream import DataStream
+    from flinkbuf.datastream.data_stream import DataStream, KeyedStream
+    from flinkbuf.datastream.stream_execution_environment import StreamExecutionEnvironment
 
-S = TypeVar("S", bound="_Windows[Any]")
+S = TypeVar("S", bound="_Windows[object]")
 T = TypeVar("T")  # of the records
 K = TypeVar("K")  # of their keys
 R = TypeVar("R")  # of what a function makes of a window
+W = TypeVar("W")  # of the windows themselves
 
 
 class _Windows(Generic[T]):
@@ -42,7 +44,7 @@ class _Windows(Generic[T]):
     _kinds: ClassVar[tuple[type[Function], type[Function]]]  # of the functions that are given a window's contents
     _word: ClassVar[str]  # how the plan begins
 
-    def __init__(self, keyed_stream: Any, window_assigner: WindowAssigner[Any, Any]) -> None:
+    def __init__(self, keyed_stream: KeyedStream[object, T], window_assigner: WindowAssigner[T, W]) -> None:
         if not isinstance(window_assigner, WindowAssigner):
             raise TypeError(
                 f"a WindowAssigner is needed, such as TumblingEventTimeWindows.of(...), got {window_assigner!r}"
@@ -54,7 +56,7 @@ class _Windows(Generic[T]):
         self._allowed_lateness_ms = 0
         self._late_data_output_tag: OutputTag | None = None
 
-    def get_execution_environment(self) -> Any:
+    def get_execution_environment(self) -> StreamExecutionEnvironment:
         """Return the environment that it belongs to.
 
         Examples
@@ -170,7 +172,7 @@ class _Windows(Generic[T]):
         self._late_data_output_tag = output_tag
         return self
 
-    def _reduce(self, reduce_function: Any, window_function: Any, output_type: Any) -> DataStream[Any]:
+    def _reduce(self, reduce_function: object, window_function: object, output_type: object) -> DataStream[Any]:
         if not isinstance(reduce_function, ReduceFunction) and not callable(reduce_function):
             raise TypeError("The input must be a ReduceFunction or a callable function!")
         self._check_window_function(window_function)
@@ -186,7 +188,7 @@ class _Windows(Generic[T]):
         )
 
     def _aggregate(
-        self, aggregate_function: Any, window_function: Any, accumulator_type: Any, output_type: Any
+        self, aggregate_function: object, window_function: object, accumulator_type: object, output_type: object
     ) -> DataStream[Any]:
         if not isinstance(aggregate_function, AggregateFunction):
             raise TypeError(
@@ -202,15 +204,15 @@ class _Windows(Generic[T]):
             contents_type=declared(accumulator_type),
         )
 
-    def _apply(self, window_function: Any, output_type: Any) -> DataStream[Any]:
+    def _apply(self, window_function: object, output_type: object) -> DataStream[Any]:
         self._check_kind(window_function, self._kinds[0])
         return self._all_records(window_function, output_type)
 
-    def _process(self, process_window_function: Any, output_type: Any) -> DataStream[Any]:
+    def _process(self, process_window_function: object, output_type: object) -> DataStream[Any]:
         self._check_kind(process_window_function, self._kinds[1])
         return self._all_records(process_window_function, output_type)
 
-    def _all_records(self, function: Any, output_type: Any) -> DataStream[Any]:
+    def _all_records(self, function: object, output_type: object) -> DataStream[Any]:
         return self._result(
             declared(output_type),
             [function],
@@ -218,20 +220,20 @@ class _Windows(Generic[T]):
             contents_type=self._keyed_stream._value_type,
         )
 
-    def _check_kind(self, function: Any, *kinds: type[Function]) -> None:
+    def _check_kind(self, function: object, *kinds: type[Function]) -> None:
         if not isinstance(function, kinds):
             wanted = " or ".join(kind.__name__ for kind in kinds)
             raise TypeError(f"window_function should be a {wanted}, got {type(function).__name__} {function!r}")
 
-    def _check_window_function(self, function: Any) -> None:
+    def _check_window_function(self, function: object) -> None:
         if function is not None:
             self._check_kind(function, *self._kinds)
 
-    def _selector(self) -> Any:
+    def _selector(self) -> Callable[[T], object] | None:
         """What the operator tells keys apart by; None: it sees one window for all."""
         return as_selector(self._keyed_stream._key_selector)
 
-    def _result(self, type_info: TypeInformation | None, functions: list[Any], **options: Any) -> DataStream[Any]:
+    def _result(self, type_info: TypeInformation | None, functions: list[object], **options: Any) -> DataStream[Any]:
         assigner, tag = self._window_assigner, self._late_data_output_tag
         factory = WindowOperatorFactory(
             assigner,
@@ -242,9 +244,7 @@ class _Windows(Generic[T]):
             late_tag_id=None if tag is None else tag.tag_id,
             **options,
         )
-        result: DataStream[Any] = self._keyed_stream._keyed(
-            type(assigner).__name__, type_info, MadeBy(type_info, factory)
-        )
+        result = self._keyed_stream._keyed(type(assigner).__name__, type_info, MadeBy(type_info, factory))
         names = ", ".join(type(function).__name__ for function in functions if function is not None)
         return result.set_description(f"{self._word}({assigner!r}, {type(factory.trigger).__name__}, {names})")
 
@@ -271,28 +271,28 @@ class WindowedStream(_Windows[T], Generic[K, T]):
     _word = "Window"
 
     @overload
-    def reduce(self, reduce_function: Callable[[T, T], Any] | ReduceFunction) -> DataStream[T]: ...
+    def reduce(self, reduce_function: Callable[[T, T], object] | ReduceFunction) -> DataStream[T]: ...
 
     @overload
     def reduce(
         self,
-        reduce_function: Callable[[T, T], Any] | ReduceFunction,
-        window_function: WindowFunction[T, R, K, Any] | ProcessWindowFunction[T, R, K, Any],
+        reduce_function: Callable[[T, T], object] | ReduceFunction,
+        window_function: WindowFunction[T, R, K, W] | ProcessWindowFunction[T, R, K, W],
     ) -> DataStream[R]: ...
 
     @overload
     def reduce(
         self,
-        reduce_function: Callable[[T, T], Any] | ReduceFunction,
-        window_function: WindowFunction[T, Any, K, Any] | ProcessWindowFunction[T, Any, K, Any] | None = None,
-        output_type: Any = None,
+        reduce_function: Callable[[T, T], object] | ReduceFunction,
+        window_function: WindowFunction[T, R, K, W] | ProcessWindowFunction[T, R, K, W] | None = None,
+        output_type: object = None,
     ) -> DataStream[Any]: ...
 
     def reduce(
         self,
-        reduce_function: Callable[[T, T], Any] | ReduceFunction,
-        window_function: WindowFunction[T, Any, K, Any] | ProcessWindowFunction[T, Any, K, Any] | None = None,
-        output_type: Any = None,
+        reduce_function: Callable[[T, T], object] | ReduceFunction,
+        window_function: WindowFunction[T, R, K, W] | ProcessWindowFunction[T, R, K, W] | None = None,
+        output_type: object = None,
     ) -> DataStream[Any]:
         """Reduce each window's records as they come. Flink's ``WindowedStream.reduce``.
 
@@ -328,9 +328,9 @@ class WindowedStream(_Windows[T], Generic[K, T]):
     def aggregate(
         self,
         aggregate_function: AggregateFunction,
-        window_function: WindowFunction[T, Any, K, Any] | ProcessWindowFunction[T, Any, K, Any] | None = None,
-        accumulator_type: Any = None,
-        output_type: Any = None,
+        window_function: WindowFunction[T, R, K, W] | ProcessWindowFunction[T, R, K, W] | None = None,
+        accumulator_type: object = None,
+        output_type: object = None,
     ) -> DataStream[Any]:
         """Aggregate each window's records as they come. Flink's ``WindowedStream.aggregate``.
 
@@ -369,12 +369,12 @@ class WindowedStream(_Windows[T], Generic[K, T]):
         return self._aggregate(aggregate_function, window_function, accumulator_type, output_type)
 
     @overload
-    def apply(self, window_function: WindowFunction[T, R, K, Any]) -> DataStream[R]: ...
+    def apply(self, window_function: WindowFunction[T, R, K, W]) -> DataStream[R]: ...
 
     @overload
-    def apply(self, window_function: WindowFunction[T, Any, K, Any], output_type: Any) -> DataStream[Any]: ...
+    def apply(self, window_function: WindowFunction[T, R, K, W], output_type: object) -> DataStream[Any]: ...
 
-    def apply(self, window_function: WindowFunction[T, Any, K, Any], output_type: Any = None) -> DataStream[Any]:
+    def apply(self, window_function: WindowFunction[T, R, K, W], output_type: object = None) -> DataStream[R]:
         """Give all records of a window to a function when it fires. Flink's ``WindowedStream.apply``.
 
         Parameters
@@ -407,16 +407,16 @@ class WindowedStream(_Windows[T], Generic[K, T]):
         return self._apply(window_function, output_type)
 
     @overload
-    def process(self, process_window_function: ProcessWindowFunction[T, R, K, Any]) -> DataStream[R]: ...
+    def process(self, process_window_function: ProcessWindowFunction[T, R, K, W]) -> DataStream[R]: ...
 
     @overload
     def process(
-        self, process_window_function: ProcessWindowFunction[T, Any, K, Any], output_type: Any
+        self, process_window_function: ProcessWindowFunction[T, R, K, W], output_type: object
     ) -> DataStream[Any]: ...
 
     def process(
-        self, process_window_function: ProcessWindowFunction[T, Any, K, Any], output_type: Any = None
-    ) -> DataStream[Any]:
+        self, process_window_function: ProcessWindowFunction[T, R, K, W], output_type: object = None
+    ) -> DataStream[R]:
         """Give all records of a window, and what there is to know of it, to a function when it fires.
 
         Flink's ``WindowedStream.process``.
@@ -472,35 +472,35 @@ class AllWindowedStream(_Windows[T]):
     _kinds = (AllWindowFunction, ProcessAllWindowFunction)
     _word = "AllWindow"
 
-    def __init__(self, data_stream: Any, window_assigner: WindowAssigner[Any, Any]) -> None:
+    def __init__(self, data_stream: DataStream[T], window_assigner: WindowAssigner[T, W]) -> None:
         super().__init__(data_stream.key_by(NullByteKeySelector()), window_assigner)
 
-    def _selector(self) -> Any:
+    def _selector(self) -> Callable[[T], object] | None:
         return None
 
     @overload
-    def reduce(self, reduce_function: Callable[[T, T], Any] | ReduceFunction) -> DataStream[T]: ...
+    def reduce(self, reduce_function: Callable[[T, T], object] | ReduceFunction) -> DataStream[T]: ...
 
     @overload
     def reduce(
         self,
-        reduce_function: Callable[[T, T], Any] | ReduceFunction,
-        window_function: AllWindowFunction[T, R, Any] | ProcessAllWindowFunction[T, R, Any],
+        reduce_function: Callable[[T, T], object] | ReduceFunction,
+        window_function: AllWindowFunction[T, R, W] | ProcessAllWindowFunction[T, R, W],
     ) -> DataStream[R]: ...
 
     @overload
     def reduce(
         self,
-        reduce_function: Callable[[T, T], Any] | ReduceFunction,
-        window_function: AllWindowFunction[T, Any, Any] | ProcessAllWindowFunction[T, Any, Any] | None = None,
-        output_type: Any = None,
+        reduce_function: Callable[[T, T], object] | ReduceFunction,
+        window_function: AllWindowFunction[T, R, W] | ProcessAllWindowFunction[T, R, W] | None = None,
+        output_type: object = None,
     ) -> DataStream[Any]: ...
 
     def reduce(
         self,
-        reduce_function: Callable[[T, T], Any] | ReduceFunction,
-        window_function: AllWindowFunction[T, Any, Any] | ProcessAllWindowFunction[T, Any, Any] | None = None,
-        output_type: Any = None,
+        reduce_function: Callable[[T, T], object] | ReduceFunction,
+        window_function: AllWindowFunction[T, R, W] | ProcessAllWindowFunction[T, R, W] | None = None,
+        output_type: object = None,
     ) -> DataStream[Any]:
         """Reduce each window's records as they come. Flink's ``AllWindowedStream.reduce``.
 
@@ -537,9 +537,9 @@ class AllWindowedStream(_Windows[T]):
     def aggregate(
         self,
         aggregate_function: AggregateFunction,
-        window_function: AllWindowFunction[T, Any, Any] | ProcessAllWindowFunction[T, Any, Any] | None = None,
-        accumulator_type: Any = None,
-        output_type: Any = None,
+        window_function: AllWindowFunction[T, R, W] | ProcessAllWindowFunction[T, R, W] | None = None,
+        accumulator_type: object = None,
+        output_type: object = None,
     ) -> DataStream[Any]:
         """Aggregate each window's records as they come. Flink's ``AllWindowedStream.aggregate``.
 
@@ -579,12 +579,12 @@ class AllWindowedStream(_Windows[T]):
         return self._aggregate(aggregate_function, window_function, accumulator_type, output_type)
 
     @overload
-    def apply(self, window_function: AllWindowFunction[T, R, Any]) -> DataStream[R]: ...
+    def apply(self, window_function: AllWindowFunction[T, R, W]) -> DataStream[R]: ...
 
     @overload
-    def apply(self, window_function: AllWindowFunction[T, Any, Any], output_type: Any) -> DataStream[Any]: ...
+    def apply(self, window_function: AllWindowFunction[T, R, W], output_type: object) -> DataStream[Any]: ...
 
-    def apply(self, window_function: AllWindowFunction[T, Any, Any], output_type: Any = None) -> DataStream[Any]:
+    def apply(self, window_function: AllWindowFunction[T, R, W], output_type: object = None) -> DataStream[R]:
         """Give all records of a window to a function when it fires. Flink's ``AllWindowedStream.apply``.
 
         Parameters
@@ -618,16 +618,16 @@ class AllWindowedStream(_Windows[T]):
         return self._apply(window_function, output_type)
 
     @overload
-    def process(self, process_window_function: ProcessAllWindowFunction[T, R, Any]) -> DataStream[R]: ...
+    def process(self, process_window_function: ProcessAllWindowFunction[T, R, W]) -> DataStream[R]: ...
 
     @overload
     def process(
-        self, process_window_function: ProcessAllWindowFunction[T, Any, Any], output_type: Any
+        self, process_window_function: ProcessAllWindowFunction[T, R, W], output_type: object
     ) -> DataStream[Any]: ...
 
     def process(
-        self, process_window_function: ProcessAllWindowFunction[T, Any, Any], output_type: Any = None
-    ) -> DataStream[Any]:
+        self, process_window_function: ProcessAllWindowFunction[T, R, W], output_type: object = None
+    ) -> DataStream[R]:
         """Give all records of a window, and what there is to know of it, to a function when it fires.
 
         Flink's ``AllWindowedStream.process``.

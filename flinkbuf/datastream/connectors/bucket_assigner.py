@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import datetime
 import re
-from typing import Any
 from zoneinfo import ZoneInfo
 
 from flinkbuf.streaming.sinks.sink import SinkContext
@@ -18,7 +17,7 @@ __all__ = ["BucketAssigner"]
 class BucketAssigner:
     """Says in which directory below the base path a record goes; a subclass overrides get_bucket_id."""
 
-    def get_bucket_id(self, element: Any, context: SinkContext) -> str:
+    def get_bucket_id(self, element: object, context: SinkContext) -> str:
         """Return the directory, relative to the base path; empty: the base path itself."""
         raise NotImplementedError(f"{type(self).__name__}.get_bucket_id")
 
@@ -44,7 +43,7 @@ class BucketAssigner:
 class BasePathBucketAssigner(BucketAssigner):
     """Everything into the base path. Flink: BasePathBucketAssigner."""
 
-    def get_bucket_id(self, element: Any, context: SinkContext) -> str:
+    def get_bucket_id(self, element: object, context: SinkContext) -> str:
         """No directory."""
         return ""
 
@@ -83,7 +82,7 @@ class DateTimeBucketAssigner(BucketAssigner):
         self._zone = None if timezone_id is None else ZoneInfo(timezone_id)
         self._last = (-1, "")  # the millisecond that was formatted last, since many records come in one
 
-    def get_bucket_id(self, element: Any, context: SinkContext) -> str:
+    def get_bucket_id(self, element: object, context: SinkContext) -> str:
         """By the time that it is."""
         return self.directory_at(context.current_processing_time())
 

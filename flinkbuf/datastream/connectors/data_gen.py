@@ -45,7 +45,7 @@ class DataGeneratorSource(Source):
 
     def __init__(
         self,
-        generator_function: Callable[[int], Any],
+        generator_function: Callable[[int], object],
         count: int,
         records_per_second: float | None = None,
         type_info: TypeInformation | None = None,
@@ -70,7 +70,7 @@ class DataGeneratorSource(Source):
         splits = split_sequence(0, self.count - 1, context.parallelism) if self.count else []
         return QueueEnumerator(context, splits)
 
-    def restore_enumerator(self, context: EnumeratorContext, checkpoint: Sequence[Any]) -> SplitEnumerator:
+    def restore_enumerator(self, context: EnumeratorContext, checkpoint: Sequence[object]) -> SplitEnumerator:
         """The parts that nobody had."""
         return QueueEnumerator(context, checkpoint)
 
@@ -119,7 +119,7 @@ class RateLimit:
 class DataGeneratorReader(NumberSequenceReader):
     """Calls the function for each number of its splits."""
 
-    def __init__(self, context: ReaderContext, generator_function: Callable[[int], Any]) -> None:
+    def __init__(self, context: ReaderContext, generator_function: Callable[[int], object]) -> None:
         super().__init__(context)
         self._generator_function = generator_function
 
@@ -132,7 +132,7 @@ class DataGeneratorReader(NumberSequenceReader):
 class RateLimitedReader(DataGeneratorReader):
     """The same, but a record comes when it is due."""
 
-    def __init__(self, context: ReaderContext, generator_function: Callable[[int], Any], rate: RateLimit) -> None:
+    def __init__(self, context: ReaderContext, generator_function: Callable[[int], object], rate: RateLimit) -> None:
         super().__init__(context, generator_function)
         self._rate = rate
 

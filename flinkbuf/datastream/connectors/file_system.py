@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 from flinkbuf.common.serialization import BulkWriterFactory, Encoder
 from flinkbuf.datastream.connectors.base import StreamTransformer, SupportsPreprocessing
@@ -26,6 +26,9 @@ from flinkbuf.streaming.sources.file_split import FileSplit, local_path
 from flinkbuf.types.duration import Duration, milliseconds_of
 from flinkbuf.types.type_information import TypeInformation
 
+if TYPE_CHECKING:
+    from flinkbuf.streaming.sinks.part_file import PartWriter
+
 __all__ = [
     "BucketAssigner",
     "BulkFormat",
@@ -41,6 +44,8 @@ __all__ = [
     "StreamFormat",
     "StreamingFileSink",
 ]
+
+SinkBuilder = TypeVar("SinkBuilder", bound="FileSink.BaseBuilder")
 
 
 class FileEnumeratorProvider:
@@ -243,7 +248,7 @@ class FileSink(PartFileSink, SupportsPreprocessing):
             return self
         return FileSink(replace(self.options, create_writer=create.of_records(type_info)))
 
-    def of_columns(self, schema: Any = None) -> FileSink | None:
+    def of_columns(self, schema: object = None) -> FileSink | None:
         """Return the sink that writes the batches of a column stream as they are; None: it takes records only.
 
         So does one whose format has no columns, or whose buckets or parts depend on records.
@@ -277,22 +282,22 @@ class FileSink(PartFileSink, SupportsPreprocessing):
         def __init__(self, options: FileSinkOptions) -> None:
             self._options = options
 
-        def with_bucket_check_interval(self, interval: int) -> Any:
+        def with_bucket_check_interval(self: SinkBuilder, interval: int) -> SinkBuilder:
             """Set how often, in milliseconds, parts are looked at that are complete by their age."""
             if interval <= 0:
                 raise ValueError(f"interval must be greater than zero, got {interval}")
             return self._with(bucket_check_interval_ms=interval)
 
-        def with_bucket_assigner(self, bucket_assigner: BucketAssigner) -> Any:
+        def with_bucket_assigner(self: SinkBuilder, bucket_assigner: BucketAssigner) -> SinkBuilder:
             """Set in which directories records go."""
             return self._with(bucket_assigner=bucket_assigner)
 
-        def with_output_file_config(self, output_file_config: OutputFileConfig) -> Any:
+        def with_output_file_config(self: SinkBuilder, output_file_config: OutputFileConfig) -> SinkBuilder:
             """Set how part files are called."""
             prefix, suffix = output_file_config.get_part_prefix(), output_file_config.get_part_suffix()
             return self._with(part_prefix=prefix, part_suffix=suffix)
 
-        def disable_compact(self) -> Any:
+        def disable_compact(self: SinkBuilder) -> SinkBuilder:
             """Nothing is compacted anyway."""
             return self
 
@@ -300,7 +305,7 @@ class FileSink(PartFileSink, SupportsPreprocessing):
             """Make the sink."""
             return FileSink(self._options)
 
-        def _with(self, **changes: Any) -> Any:
+        def _with(self: SinkBuilder, **changes: Any) -> SinkBuilder:
             self._options = replace(self._options, **changes)
             return self
 
@@ -309,8 +314,7 @@ class FileSink(PartFileSink, SupportsPreprocessing):
 
         def with_rolling_policy(self, rolling_policy: RollingPolicy) -> FileSink.RowFormatBuilder:
             """Set when a part is complete."""
-            builder: FileSink.RowFormatBuilder = self._with(rolling_policy=rolling_policy)
-            return builder
+            return self._with(rolling_policy=rolling_policy)
 
     class BulkFormatBuilder(BaseBuilder):
         """For files with a beginning and an end of their own."""
@@ -319,8 +323,7 @@ class FileSink(PartFileSink, SupportsPreprocessing):
             """Set when a part is complete: at checkpoints, or at those and more."""
             if not isinstance(rolling_policy, OnCheckpointRollingPolicy):
                 raise ValueError("rolling_policy must be OnCheckpointRollingPolicy for bulk format")
-            builder: FileSink.BulkFormatBuilder = self._with(rolling_policy=rolling_policy)
-            return builder
+            return self._with(rolling_policy=rolling_policy)
 
     @staticmethod
     def for_row_format(base_path: str, encoder: Encoder) -> FileSink.RowFormatBuilder:
@@ -340,7 +343,9 @@ class FileSink(PartFileSink, SupportsPreprocessing):
         return FileSink.BulkFormatBuilder(_sink_options(base_path, writer_factory.create, policy))
 
 
-def _sink_options(base_path: str, create_writer: Any, policy: RollingPolicy) -> FileSinkOptions:
+def _sink_options(
+    base_path: str, create_writer: Callable[[IO[bytes]], PartWriter], policy: RollingPolicy
+) -> FileSinkOptions:
     return FileSinkOptions(local_path(base_path), create_writer, BucketAssigner.date_time_bucket_assigner(), policy)
 
 
@@ -365,7 +370,7 @@ class _EncodedRecords:
         self._encoder = encoder
         self._write = file.write
 
-    def add_element(self, element: Any) -> int:
+    def add_element(self, element: object) -> int:
         """Append one record; return its size."""
         return self._write(self._encoder(element))
 

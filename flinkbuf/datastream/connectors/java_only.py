@@ -16,11 +16,11 @@ def java_only(name: str, instead: str) -> Any:
     NotImplementedError: RMQSource is a Java class, and there is no JVM here: use a Source of your own
     """
 
-    def refuse(*_: Any, **__: Any) -> NoReturn:
+    def refuse(*_: object, **__: object) -> NoReturn:
         raise NotImplementedError(f"{name} is a Java class, and there is no JVM here: use {instead}")
 
     class Refusing(type):
-        def __getattr__(cls, method: str) -> Any:
+        def __getattr__(cls, method: str) -> object:
             if method.startswith("_"):
                 raise AttributeError(f"type object {name!r} has no attribute {method!r}")
             return refuse

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, NoReturn
 
 from flinkbuf.common.serialization import DeserializationSchema, SerializationSchema
 from flinkbuf.datastream.connectors.base import DeliveryGuarantee, StreamTransformer, SupportsPreprocessing
@@ -110,7 +110,7 @@ class KafkaSourceBuilder:
         produced = deserialization_schema.get_produced_type()
         return self._with(deserialize=_ValueOnly(deserialization_schema), produced_type=produced)
 
-    def set_deserializer(self, deserialize: Callable[[Any], Any], type_info: Any = None) -> KafkaSourceBuilder:
+    def set_deserializer(self, deserialize: Callable[[Any], object], type_info: object = None) -> KafkaSourceBuilder:
         """Make records of whole messages. Flink's setDeserializer; PyFlink has none.
 
         Parameters
@@ -176,7 +176,7 @@ class KafkaSourceBuilder:
         return self
 
 
-def _none_given(message: Any) -> Any:
+def _none_given(message: object) -> NoReturn:
     raise NotImplementedError("no deserializer was set")
 
 
@@ -184,11 +184,11 @@ class _ValueOnly:
     def __init__(self, schema: DeserializationSchema) -> None:
         self._schema = schema
 
-    def __call__(self, message: Any) -> Any:
+    def __call__(self, message: Any) -> object:
         value = message.value()
         return None if value is None else self._schema.deserialize(value)
 
-    def of_batches(self, wanted: Any) -> MessageColumns | None:
+    def of_batches(self, wanted: object) -> MessageColumns | None:
         """Return what reads many values at once; None: the schema reads them one by one only."""
         make = getattr(self._schema, "of_batches", None)
         columns: MessageColumns | None = None if make is None else make(wanted)
@@ -199,7 +199,7 @@ class KafkaTopicSelector(ABC):
     """Chooses the topic of a record. PyFlink: KafkaTopicSelector."""
 
     @abstractmethod
-    def apply(self, data: Any) -> str:
+    def apply(self, data: object) -> str:
         """Return the topic."""
 
 
@@ -226,11 +226,11 @@ class KafkaRecordSerializationSchema(SerializationSchema):
         """Begin a schema."""
         return KafkaRecordSerializationSchemaBuilder()
 
-    def serialize(self, element: Any) -> bytes:
+    def serialize(self, element: object) -> bytes:
         """Return the value of a record alone."""
         return self._value.serialize(element)
 
-    def __call__(self, element: Any) -> tuple[str, bytes | None, bytes]:
+    def __call__(self, element: object) -> tuple[str, bytes | None, bytes]:
         """Return topic, key and value of a record."""
         key = None if self._key is None else self._key.serialize(element)
         return self._topic(element), key, self._value.serialize(element)
@@ -285,7 +285,7 @@ class _OneTopic:
     def __init__(self, topic: str) -> None:
         self._topic = topic
 
-    def __call__(self, element: Any) -> str:
+    def __call__(self, element: object) -> str:
         return self._topic
 
 

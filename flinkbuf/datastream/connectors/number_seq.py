@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from flinkbuf.streaming.sources.source import (
     Boundedness,
@@ -80,7 +79,7 @@ class NumberSequenceSource(Source):
         """One part for each subtask."""
         return QueueEnumerator(context, split_sequence(self.start, self.end, context.parallelism))
 
-    def restore_enumerator(self, context: EnumeratorContext, checkpoint: Sequence[Any]) -> SplitEnumerator:
+    def restore_enumerator(self, context: EnumeratorContext, checkpoint: Sequence[object]) -> SplitEnumerator:
         """The parts that nobody had."""
         return QueueEnumerator(context, checkpoint)
 

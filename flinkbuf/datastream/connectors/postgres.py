@@ -79,7 +79,7 @@ class PostgresSinkBuilder:
             raise ValueError(f"columns must be a list of at least one name, got {columns!r}")
         return self._with(table=table, columns=tuple(columns), statement=None)
 
-    def set_sql(self, statement: str, parameters: Callable[[Any], Any] | None = None) -> PostgresSinkBuilder:
+    def set_sql(self, statement: str, parameters: Callable[[Any], object] | None = None) -> PostgresSinkBuilder:
         """Execute a statement for each record, such as an ``INSERT ... ON CONFLICT ... DO UPDATE``.
 
         Parameters
@@ -91,7 +91,7 @@ class PostgresSinkBuilder:
         """
         return self._with(statement=statement, parameters=parameters, table=None)
 
-    def set_parameters(self, parameters: Callable[[Any], Any]) -> PostgresSinkBuilder:
+    def set_parameters(self, parameters: Callable[[Any], object]) -> PostgresSinkBuilder:
         """Set what makes the fields of a row out of a record."""
         return self._with(parameters=parameters)
 

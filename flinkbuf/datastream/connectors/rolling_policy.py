@@ -5,8 +5,6 @@ PyFlink: RollingPolicy of pyflink.datastream.connectors.file_system.
 
 from __future__ import annotations
 
-from typing import Any
-
 from flinkbuf.streaming.sinks.part_file import PartFileInfo
 
 __all__ = ["DefaultRollingPolicy", "OnCheckpointRollingPolicy", "RollingPolicy"]
@@ -15,7 +13,7 @@ __all__ = ["DefaultRollingPolicy", "OnCheckpointRollingPolicy", "RollingPolicy"]
 class RollingPolicy:
     """When to begin a new part file; a subclass overrides what it cares for."""
 
-    def should_roll_on_event(self, part: PartFileInfo, element: Any) -> bool:
+    def should_roll_on_event(self, part: PartFileInfo, element: object) -> bool:
         """Asked before each record."""
         return False
 
@@ -73,7 +71,7 @@ class DefaultRollingPolicy(RollingPolicy):
         self.rollover_interval = rollover_interval
         self.inactivity_interval = inactivity_interval
 
-    def should_roll_on_event(self, part: PartFileInfo, element: Any) -> bool:
+    def should_roll_on_event(self, part: PartFileInfo, element: object) -> bool:
         """Whether it is too large."""
         return part.size > self.part_size
 

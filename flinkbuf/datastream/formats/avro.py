@@ -5,7 +5,8 @@ from __future__ import annotations
 import datetime
 import io
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from types import ModuleType
 from typing import Any
 
 from flinkbuf.common.serialization import DeserializationSchema, SerializationSchema
@@ -30,7 +31,7 @@ AvroInputFormat = java_only("AvroInputFormat", _FILES)
 AvroSchema = java_only("AvroSchema", "the schema's JSON text")
 GenericRecordAvroTypeInfo = java_only("GenericRecordAvroTypeInfo", "a type of Types.ROW_NAMED")
 
-Conversion = Callable[[Any], Any]
+Conversion = Callable[[Any], object]
 _UTC = datetime.timezone.utc
 
 
@@ -95,7 +96,7 @@ class AvroRowDeserializationSchema(DeserializationSchema):
         """Return the type of the rows."""
         return self._type
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> tuple[object, ...]:
         return type(self), (None, self._text)
 
 
@@ -128,7 +129,7 @@ class AvroRowSerializationSchema(SerializationSchema):
         self._schema = _parsed(self._text)
         self._convert = _writing(self._schema)
 
-    def serialize(self, element: Any) -> bytes:
+    def serialize(self, element: object) -> bytes:
         """Return the message of a row.
 
         Parameters
@@ -154,11 +155,11 @@ class AvroRowSerializationSchema(SerializationSchema):
             raise ValueError(f"{element!r} does not fit the Avro schema {self._schema['name']!r}: {error}") from error
         return stream.getvalue()
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> tuple[object, ...]:
         return type(self), (None, self._text)
 
 
-def _library() -> Any:
+def _library() -> ModuleType:
     try:
         import fastavro
     except ImportError as error:
@@ -176,7 +177,7 @@ def _checked_text(record_class: str | None, text: str | None) -> str:
     return text
 
 
-def _parsed(text: str) -> dict[str, Any]:
+def _parsed(text: str) -> dict[str, object]:
     """The schema as fastavro has it: names in full, types that were named before as their names."""
     library = _library()
     try:
@@ -194,9 +195,9 @@ class _Walk:
     """Looks through a schema; types that are used again by name are found where they were declared."""
 
     def __init__(self) -> None:
-        self.named: dict[str, Any] = {}
+        self.named: dict[str, object] = {}
 
-    def shape(self, schema: Any) -> tuple[str, Any, Any]:
+    def shape(self, schema: Any) -> tuple[str, str | None, Any]:
         """The kind of a type, its logical type, and its description; of ``["null", x]`` those of x."""
         if isinstance(schema, list):
             rest = [each for each in schema if each != "null"]
@@ -233,7 +234,7 @@ _TYPES: dict[tuple[str, str | None], Callable[[], TypeInformation]] = {
 }
 
 
-def _type_of(schema: Any, walk: _Walk | None = None) -> TypeInformation:
+def _type_of(schema: object, walk: _Walk | None = None) -> TypeInformation:
     """Flink's type of an Avro type; AvroSchemaConverter."""
     walk = walk or _Walk()
     kind, logical, found = walk.shape(schema)
@@ -249,7 +250,7 @@ def _type_of(schema: Any, walk: _Walk | None = None) -> TypeInformation:
     return (_TYPES.get((kind, logical)) or _TYPES[kind, None])()
 
 
-def _reading(schema: Any, walk: _Walk | None = None) -> Conversion | None:
+def _reading(schema: object, walk: _Walk | None = None) -> Conversion | None:
     """What makes our value of fastavro's; None: it is the value itself."""
     walk = walk or _Walk()
     kind, logical, found = walk.shape(schema)
@@ -257,7 +258,7 @@ def _reading(schema: Any, walk: _Walk | None = None) -> Conversion | None:
         names = tuple(each["name"] for each in found["fields"])
         make_row, fields = row_class(names), [_reading(each["type"], walk) for each in found["fields"]]
 
-        def row(value: Mapping[str, Any] | None) -> Any:
+        def row(value: Mapping[str, object] | None) -> object:
             if value is None:
                 return None
             return make_row(*(_of(each, value[name]) for name, each in zip(names, fields, strict=True)))
@@ -270,7 +271,7 @@ def _reading(schema: Any, walk: _Walk | None = None) -> Conversion | None:
     return None
 
 
-def _writing(schema: Any, walk: _Walk | None = None) -> Conversion | None:
+def _writing(schema: object, walk: _Walk | None = None) -> Conversion | None:
     """What makes of our value what fastavro writes; None: the value itself."""
     walk = walk or _Walk()
     kind, logical, found = walk.shape(schema)
@@ -278,7 +279,7 @@ def _writing(schema: Any, walk: _Walk | None = None) -> Conversion | None:
         names = tuple(each["name"] for each in found["fields"])
         fields = [_writing(each["type"], walk) for each in found["fields"]]
 
-        def record(value: Any) -> Any:
+        def record(value: Sequence[object] | None) -> object:
             if value is None:
                 return None
             if len(value) != len(names):
@@ -301,5 +302,5 @@ def _of_parts(kind: str, convert: Conversion | None) -> Conversion | None:
     return lambda pairs: None if pairs is None else {key: convert(each) for key, each in pairs.items()}
 
 
-def _of(convert: Conversion | None, value: Any) -> Any:
+def _of(convert: Conversion | None, value: object) -> object:
     return value if convert is None else convert(value)

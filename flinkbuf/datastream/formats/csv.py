@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from importlib.util import find_spec
-from typing import IO, Any
+from typing import IO, Any, Protocol
 
 from flinkbuf.common.serialization import DeserializationSchema, RowDataBulkWriterFactory, SerializationSchema
 from flinkbuf.datastream.formats.csv_columns import CsvColumns, CsvText, RowReader
@@ -99,7 +99,7 @@ class CsvSchemaBuilder:
         return self._schema
 
     def add_array_column(
-        self, name: str, separator: str = DEFAULT_ARRAY_SEPARATOR, element_type: Any = None
+        self, name: str, separator: str = DEFAULT_ARRAY_SEPARATOR, element_type: object = None
     ) -> CsvSchemaBuilder:
         """Add a column of several values in one field; they are texts unless `element_type` says otherwise."""
         element = Types.STRING() if element_type is None else as_type(element_type)
@@ -109,7 +109,7 @@ class CsvSchemaBuilder:
         """Add a column of ``true`` and ``false``."""
         return self._add(CsvColumn(name, Types.BOOLEAN()))
 
-    def add_number_column(self, name: str, number_type: Any = None) -> CsvSchemaBuilder:
+    def add_number_column(self, name: str, number_type: object = None) -> CsvSchemaBuilder:
         """Add a column of numbers, LONG unless `number_type` says otherwise."""
         return self._add(CsvColumn(name, Types.LONG() if number_type is None else as_type(number_type)))
 
@@ -240,7 +240,7 @@ class CsvReaderFormat(StreamFormat):
         """Return the schema's row type."""
         return self._schema.row_type
 
-    def of_batches(self, wanted: Any, max_rows: int, max_bytes: int) -> ColumnFormat | None:
+    def of_batches(self, wanted: object, max_rows: int, max_bytes: int) -> ColumnFormat | None:
         """Return what reads whole batches, of the wanted columns alone.
 
         None where pyarrow cannot read what the schema says: arrays, comments, an escape character.
@@ -261,10 +261,10 @@ class CsvReaderFormat(StreamFormat):
         width = self._pass_head(_reader(self._schema, lines), parse)
         return None if parse.order is None else (parse.order, width)
 
-    def _read_rows(self, lines: Iterable[str], path: str, start: int, order: list[int] | None) -> Iterator[Any]:
+    def _read_rows(self, lines: Iterable[str], path: str, start: int, order: list[int] | None) -> Iterator[object]:
         return self._parsed(_reader(self._schema, lines), _RowParser(self._schema, order), path, start)
 
-    def _pass_head(self, reader: Any, parse: _RowParser) -> int:
+    def _pass_head(self, reader: CsvReader, parse: _RowParser) -> int:
         """Read the lines before the first row; return how many columns a header names."""
         names: list[str] | None = next(reader, None) if self._schema.uses_header else None
         parse.use_header(names)
@@ -272,7 +272,7 @@ class CsvReaderFormat(StreamFormat):
             next(reader, None)
         return 0 if names is None else len(names)
 
-    def read_split(self, split: FileSplit) -> Iterator[Any]:
+    def read_split(self, split: FileSplit) -> Iterator[object]:
         """The rows of a file, or of a range of one."""
         is_ranged = self.is_splittable and not split.path.endswith(COMPRESSED)
         with open_file(split.path) as file:
@@ -286,7 +286,7 @@ class CsvReaderFormat(StreamFormat):
             found = read_lines(file, start, end, "utf-8")
             yield from self._rows(found if start else _without_mark(found), split.path, start)
 
-    def _rows(self, lines: Iterable[str], path: str, start: int) -> Iterator[Any]:
+    def _rows(self, lines: Iterable[str], path: str, start: int) -> Iterator[object]:
         reader, parse = _reader(self._schema, lines), _RowParser(self._schema)
         try:
             self._pass_head(reader, parse)
@@ -294,7 +294,7 @@ class CsvReaderFormat(StreamFormat):
             raise _located(error, path, start, reader) from error
         yield from self._parsed(reader, parse, path, start)
 
-    def _parsed(self, reader: Any, parse: _RowParser, path: str, start: int) -> Iterator[Any]:
+    def _parsed(self, reader: CsvReader, parse: _RowParser, path: str, start: int) -> Iterator[object]:
         read_count = reader.line_num
         try:
             for fields in reader:
@@ -307,7 +307,7 @@ class CsvReaderFormat(StreamFormat):
             raise _located(error, path, start, reader) from error
 
 
-def _located(error: Exception, path: str, start: int, reader: Any) -> CorruptDataError:
+def _located(error: Exception, path: str, start: int, reader: CsvReader) -> CorruptDataError:
     number = line_number(path, start, max(reader.line_num - 1, 0))
     return CorruptDataError(f"{path}, line {number}: {error}")
 
@@ -332,11 +332,20 @@ def _check_one_line(line_count: int) -> None:
         raise ValueError("a quoted field holds a line end: read such files with is_splittable=False")
 
 
-def _reader(schema: CsvSchema, lines: Iterable[str]) -> Any:
+class CsvReader(Protocol):
+    """Rows of texts, as `csv.reader` gives them."""
+
+    @property
+    def line_num(self) -> int: ...
+    def __iter__(self) -> Iterator[list[str]]: ...
+    def __next__(self) -> list[str]: ...
+
+
+def _reader(schema: CsvSchema, lines: Iterable[str]) -> CsvReader:
     return (_CommentedRows if schema.allows_comments else _rows_of)(schema, lines)
 
 
-def _rows_of(schema: CsvSchema, lines: Iterable[str]) -> Any:
+def _rows_of(schema: CsvSchema, lines: Iterable[str]) -> CsvReader:
     csv.field_size_limit(max(csv.field_size_limit(), _MAX_FIELD))
     return csv.reader(lines, strict=True, **_dialect(schema))
 
@@ -357,16 +366,14 @@ class _CommentedRows:
     @property
     def line_num(self) -> int:
         """Return how many lines were read, without comments."""
-        number: int = self._reader.line_num
-        return number
+        return self._reader.line_num
 
     def __iter__(self) -> _CommentedRows:
         return self
 
     def __next__(self) -> list[str]:
         self._is_within_row = False
-        row: list[str] = next(self._reader)
-        return row
+        return next(self._reader)
 
 
 def _dialect(schema: CsvSchema) -> dict[str, Any]:
@@ -400,7 +407,7 @@ class _RowParser:
             raise ValueError(f"the header {names} lacks {', '.join(missing)}")
         self.order = [names.index(name) for name in expected]
 
-    def __call__(self, fields: Sequence[str]) -> Any:
+    def __call__(self, fields: Sequence[str]) -> object:
         if self.order is not None:
             if len(fields) <= max(self.order):
                 raise ValueError(f"{len(fields)} fields, but the header has more columns: {fields}")
@@ -410,7 +417,7 @@ class _RowParser:
         return self._row(*[self._parsed(*each) for each in zip(self._parsers, fields, strict=True)])
 
     @staticmethod
-    def _parsed(parser: tuple[str, Callable[[str], Any]], text: str) -> Any:
+    def _parsed(parser: tuple[str, Callable[[str], object]], text: str) -> object:
         name, parse = parser
         try:
             return parse(text)
@@ -418,12 +425,12 @@ class _RowParser:
             raise ValueError(f"column {name!r}: {error}") from None
 
 
-def _parser_of(column: CsvColumn, schema: CsvSchema) -> Callable[[str], Any]:
+def _parser_of(column: CsvColumn, schema: CsvSchema) -> Callable[[str], object]:
     kind, null_value = column.type.kind, schema.null_value
     parse = _array_parser(column, schema) if kind in _ARRAYS else _basic_parser(column.type)
     is_text = kind == "STRING"
 
-    def parse_or_none(text: str) -> Any:
+    def parse_or_none(text: str) -> object:
         if text == null_value or (not text and not is_text):
             return None
         return parse(text)
@@ -431,7 +438,7 @@ def _parser_of(column: CsvColumn, schema: CsvSchema) -> Callable[[str], Any]:
     return parse_or_none
 
 
-def _array_parser(column: CsvColumn, schema: CsvSchema) -> Callable[[str], Any]:
+def _array_parser(column: CsvColumn, schema: CsvSchema) -> Callable[[str], object]:
     separator = schema.array_separator if column.array_separator is None else column.array_separator
     element = Types.STRING() if not column.type.children else column.type.children[0]
     parse = _basic_parser(element)
@@ -440,7 +447,7 @@ def _array_parser(column: CsvColumn, schema: CsvSchema) -> Callable[[str], Any]:
     return lambda text: [parse(part) for part in text.split(separator)]
 
 
-def _basic_parser(type_info: TypeInformation) -> Callable[[str], Any]:
+def _basic_parser(type_info: TypeInformation) -> Callable[[str], object]:
     kind = type_info.kind
     if kind == "STRING":
         return str
@@ -502,7 +509,7 @@ class _CsvWriter:
         if schema.uses_header:
             self._file.write(self._texts.line([each.name for each in schema.columns]))
 
-    def add_element(self, row: Any) -> None:
+    def add_element(self, row: Sequence[object]) -> None:
         """Append one row."""
         self._file.write(self._texts(row))
 
@@ -523,7 +530,7 @@ class _RowTexts:
         self._terminator = "\r\n" + schema.line_separator
         self._writer = csv.writer(self._buffer, lineterminator=self._terminator, **_dialect(schema))
 
-    def __call__(self, row: Sequence[Any]) -> bytes:
+    def __call__(self, row: Sequence[object]) -> bytes:
         columns = self._schema.columns
         if len(row) != len(columns):
             raise ValueError(f"a row of {len(row)} fields for {len(columns)} columns: {row!r}")
@@ -620,7 +627,7 @@ class CsvRowSerializationSchema(SerializationSchema):
     def __init__(self, schema: CsvSchema) -> None:
         self._schema = schema
 
-    def serialize(self, element: Any) -> bytes:
+    def serialize(self, element: Sequence[object]) -> bytes:
         """Return the line, with its end."""
         return _RowTexts(self._schema)(element)
 

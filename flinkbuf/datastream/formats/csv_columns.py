@@ -12,7 +12,7 @@ import csv
 import io
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING
 
 from flinkbuf._core.flow.batch_records import RecordsToBatch
 from flinkbuf.errors import CorruptDataError
@@ -26,6 +26,7 @@ from flinkbuf.types.type_information import RowTypeInfo
 if TYPE_CHECKING:
     import numpy as np
     import pyarrow as pa
+    from _typeshed import WriteableBuffer
 
 BLOCK = 1 << 20  # bytes that are read at once
 _LF = 10
@@ -66,7 +67,7 @@ class RowReader:
     """
 
     read_head: Callable[[Iterator[str]], tuple[list[int], int] | None] | None
-    read: Callable[[Iterable[str], str, int, list[int] | None], Iterator[Any]]
+    read: Callable[[Iterable[str], str, int, list[int] | None], Iterator[object]]
 
 
 @dataclass(frozen=True)
@@ -355,12 +356,13 @@ class _Rest(io.RawIOBase):
     def readable(self) -> bool:
         return True
 
-    def readinto(self, buffer: Any) -> int:
-        data = self._begin[: len(buffer)]
+    def readinto(self, buffer: WriteableBuffer) -> int:
+        room = memoryview(buffer).cast("B")
+        data = self._begin[: len(room)]
         self._begin = self._begin[len(data) :]
         if not data:
-            data = memoryview(self._blocks.read(len(buffer)))
-        buffer[: len(data)] = data
+            data = memoryview(self._blocks.read(len(room)))
+        room[: len(data)] = data
         return len(data)
 
 

@@ -8,7 +8,7 @@ import json
 from collections.abc import Callable
 from decimal import Decimal
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, TypeVar
 
 from flinkbuf.common.serialization import DeserializationSchema, Encoder, SerializationSchema
 from flinkbuf.datastream.formats.json_columns import ALIKE, JsonMessages
@@ -27,7 +27,8 @@ __all__ = [
 
 _INTEGERS = ("BYTE", "SHORT", "INT", "LONG", "BIG_INT")
 _LISTS = ("LIST", "OBJECT_ARRAY", "PRIMITIVE_ARRAY")
-Conversion = Callable[[Any], Any]
+T = TypeVar("T")
+Conversion = Callable[[Any], object]
 
 
 class JsonLinesFormat(LineFormat):
@@ -58,7 +59,7 @@ class _JsonParser:
         self._fails_on_missing = fails_on_missing
         self._convert = None if type_info is None else _from_json(type_info, fails_on_missing)
 
-    def __call__(self, text: str | bytes) -> Any:
+    def __call__(self, text: str | bytes) -> object:
         try:
             if self._convert is None:
                 return json.loads(text)
@@ -66,7 +67,7 @@ class _JsonParser:
         except (TypeError, KeyError, ArithmeticError, RecursionError) as error:
             raise ValueError(f"{type(error).__name__}: {error}") from error
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> tuple[object, ...]:
         return _JsonParser, (self._type_info, self._fails_on_missing)
 
 
@@ -77,20 +78,20 @@ class _JsonText:
         self._type_info = type_info
         self._convert = None if type_info is None else _to_json(type_info)
 
-    def __call__(self, value: Any) -> bytes:
+    def __call__(self, value: object) -> bytes:
         converted = value if self._convert is None else self._convert(value)
         return json.dumps(converted, ensure_ascii=False, separators=(",", ":"), default=_plain).encode()
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> tuple[object, ...]:
         return type(self), (self._type_info,)
 
 
 class _JsonLine(_JsonText):
-    def __call__(self, value: Any) -> bytes:
+    def __call__(self, value: object) -> bytes:
         return super().__call__(value) + b"\n"
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> object:
     """What json itself cannot write."""
     if isinstance(value, Decimal):
         return float(value)
@@ -132,7 +133,7 @@ class JsonRowDeserializationSchema(DeserializationSchema):
         """Return the row type."""
         return self._type_info
 
-    def of_batches(self, wanted: Any) -> MessageColumns | None:
+    def of_batches(self, wanted: object) -> MessageColumns | None:
         """Return what reads many messages at once: numbers, booleans and texts that may be missing; None for others."""
         row_type = self._type_info
         is_own = type(self).deserialize is JsonRowDeserializationSchema.deserialize  # a subclass may give other rows
@@ -189,7 +190,7 @@ class JsonRowSerializationSchema(SerializationSchema):
         """Begin without a type."""
         return JsonRowSerializationSchema.Builder()
 
-    def serialize(self, element: Any) -> bytes:
+    def serialize(self, element: object) -> bytes:
         """Return the text of one row."""
         return self._text_of(element)
 
@@ -243,7 +244,7 @@ def _row_from_json(type_info: RowTypeInfo, fails_on_missing: bool) -> Conversion
         for name, each in zip(type_info.field_names, type_info.field_types, strict=True)
     ]
 
-    def convert(value: Any) -> Any:
+    def convert(value: object) -> object:
         values = []
         for name, of_field in fields:
             if fails_on_missing and name not in _checked(value, dict):
@@ -276,19 +277,19 @@ def _to_json(type_info: TypeInformation) -> Conversion:
         raise TypeError(f"a {type_info!r} has no form in JSON") from None
 
 
-def _checked(value: Any, kind: type) -> Any:
+def _checked(value: object, kind: type[T]) -> T:
     if not isinstance(value, kind):
         raise ValueError(f"expected {'an object' if kind is dict else 'an array'}, got {value!r}")
     return value
 
 
-def _boolean(value: Any) -> bool:
+def _boolean(value: object) -> bool:
     if not isinstance(value, bool):
         raise ValueError(f"expected true or false, got {value!r}")
     return value
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value, default=float)
 
 
@@ -300,7 +301,7 @@ def _utc(value: str) -> datetime.datetime:
     return moment.replace(tzinfo=None)
 
 
-def _same(value: Any) -> Any:
+def _same(value: object) -> object:
     return value
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from flinkbuf._core.flow.batch_records import RecordsToBatch
 from flinkbuf.records.arrow_batches import batch_builder
@@ -45,7 +45,7 @@ class JsonMessages(MessageColumns):
     schema: pa.Schema
     row_type: RowTypeInfo
     found: pa.Schema
-    deserialize: Callable[[bytes], Any]
+    deserialize: Callable[[bytes], object]
 
     def read(self, messages: Sequence[bytes]) -> tuple[pa.RecordBatch, list[int] | None]:
         """Return the rows of messages, and which have one; None: each has."""
@@ -110,7 +110,7 @@ def _is_text(data: bytes) -> bool:
     return True
 
 
-def _is_float(field: Any) -> bool:
+def _is_float(field: pa.Field) -> bool:
     import pyarrow as pa
 
     is_float: bool = pa.types.is_floating(field.type)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import IO, Any
+from collections.abc import Callable, Iterator, Sequence
+from types import ModuleType
+from typing import IO, TYPE_CHECKING, Any
 
 from flinkbuf._core.value.own_value import copied
 from flinkbuf.common.serialization import RowDataBulkWriterFactory
@@ -26,10 +27,14 @@ from flinkbuf.types.types import as_type
 
 __all__ = ["ParquetBulkWriters", "ParquetColumnarRowInputFormat"]
 
+if TYPE_CHECKING:
+    import pyarrow
+
+Conversion = Callable[[Any], object]
 _INSTANT = basic_type("INSTANT")
 
 
-def _pyarrow() -> Any:
+def _pyarrow() -> ModuleType:
     try:
         import pyarrow
         import pyarrow.parquet
@@ -38,7 +43,7 @@ def _pyarrow() -> Any:
     return pyarrow
 
 
-def _row_type(description: Any) -> RowTypeInfo:
+def _row_type(description: object) -> RowTypeInfo:
     type_info = as_type(description)
     if not isinstance(type_info, RowTypeInfo):
         raise TypeError(f"a Parquet file holds rows, got {type_info!r}")
@@ -70,8 +75,8 @@ class ParquetColumnarRowInputFormat(BulkFormat):
 
     def __init__(
         self,
-        row_type: Any,
-        hadoop_config: Any = None,
+        row_type: object,
+        hadoop_config: object = None,
         batch_size: int = 2048,
         is_utc_timestamp: bool = False,
         is_case_sensitive: bool = True,
@@ -88,14 +93,14 @@ class ParquetColumnarRowInputFormat(BulkFormat):
         """Return the row type."""
         return self._row_type
 
-    def of_batches(self, wanted: Any, max_rows: int, max_bytes: int) -> ColumnFormat | None:
+    def of_batches(self, wanted: object, max_rows: int, max_bytes: int) -> ColumnFormat | None:
         """Return what reads whole batches, of the wanted columns alone."""
         if type(self).read_split is not ParquetColumnarRowInputFormat.read_split:
             return None  # a subclass gives other rows
         schema = wanted_schema(wanted, self._row_type, self._description)
         return ParquetColumns(schema, self._fold, max_rows, max_bytes)
 
-    def read_split(self, split: FileSplit) -> Iterator[Any]:
+    def read_split(self, split: FileSplit) -> Iterator[object]:
         """The rows of the row groups that begin in a range."""
         pyarrow = _pyarrow()
         names = self._row_type.field_names
@@ -122,7 +127,9 @@ class ParquetBulkWriters:
     """
 
     @staticmethod
-    def for_row_type(row_type: Any, hadoop_config: Any = None, utc_timestamp: bool = False) -> RowDataBulkWriterFactory:
+    def for_row_type(
+        row_type: object, hadoop_config: object = None, utc_timestamp: bool = False
+    ) -> RowDataBulkWriterFactory:
         """Write rows of a type.
 
         Parameters
@@ -161,9 +168,9 @@ class _ParquetWriter:
         self._schema = arrow_schema(row_type)
         self._nested = [_to_arrow(each) for each in row_type.field_types]
         self._writer = self._pyarrow.parquet.ParquetWriter(file, self._schema)
-        self._rows: list[Any] = []
+        self._rows: list[Sequence[object]] = []
 
-    def add_element(self, row: Any) -> None:
+    def add_element(self, row: Sequence[object]) -> None:
         """Keep one row; a full row group is written."""
         if len(row) != len(self._schema):
             raise ValueError(f"a row of {len(row)} fields for {len(self._schema)} columns: {row!r}")
@@ -194,13 +201,13 @@ class _ParquetWriter:
         self._writer.write_batch(self._pyarrow.record_batch(columns, schema=self._schema))
 
 
-def arrow_schema(row_type: RowTypeInfo) -> Any:
+def arrow_schema(row_type: RowTypeInfo) -> pyarrow.Schema:
     """The pyarrow schema of rows."""
     fields = zip(row_type.field_names, row_type.field_types, strict=True)
     return _pyarrow().schema([(name, _arrow_type(each)) for name, each in fields])
 
 
-def _arrow_type(type_info: TypeInformation) -> Any:
+def _arrow_type(type_info: TypeInformation) -> pyarrow.DataType:
     pyarrow, kind, children = _pyarrow(), type_info.kind, type_info.children
     if kind in ARROW_NAMES:
         return getattr(pyarrow, ARROW_NAMES[kind])()
@@ -227,11 +234,11 @@ def _arrow_type(type_info: TypeInformation) -> Any:
     raise TypeError(f"a {type_info!r} has no form in Parquet")
 
 
-def _converted(values: list[Any], convert: Any) -> list[Any]:
+def _converted(values: list[object], convert: Conversion | None) -> list[object]:
     return values if convert is None else list(map(convert, values))
 
 
-def _from_arrow(type_info: TypeInformation) -> Any:
+def _from_arrow(type_info: TypeInformation) -> Conversion | None:
     """What makes a value of what pyarrow gives; None: it is the value itself."""
     inner = [_from_arrow(each) for each in type_info.children]
     if isinstance(type_info, RowTypeInfo):
@@ -251,16 +258,16 @@ def _from_arrow(type_info: TypeInformation) -> Any:
     return None
 
 
-def _of(convert: Any, value: Any) -> Any:
+def _of(convert: Conversion | None, value: object) -> object:
     return value if convert is None else convert(value)
 
 
-def _to_arrow(type_info: TypeInformation) -> Any:
+def _to_arrow(type_info: TypeInformation) -> Conversion | None:
     """What makes of a value what pyarrow takes; None: it takes the value itself."""
     if isinstance(type_info, RowTypeInfo):
         names, fields = type_info.field_names, [_to_arrow(each) for each in type_info.field_types]
 
-        def struct(row: Any) -> Any:
+        def struct(row: Sequence[object] | None) -> object:
             if row is None:
                 return None
             values = zip(names, fields, row, strict=True)
@@ -270,8 +277,9 @@ def _to_arrow(type_info: TypeInformation) -> Any:
     if type_info.kind == "INSTANT":  # to the microsecond, as the file has it
         return lambda value: value.to_datetime() if isinstance(value, Instant) else value
     inner = [_to_arrow(each) for each in type_info.children]
-    if type_info.kind in ("LIST", "OBJECT_ARRAY") and inner[0] is not None:
-        return lambda values: None if values is None else [inner[0](each) for each in values]
-    if type_info.kind == "MAP" and inner[1] is not None:
-        return lambda pairs: None if pairs is None else {key: inner[1](each) for key, each in pairs.items()}
+    convert = inner[-1] if inner else None  # of an element, or of a map's value
+    if type_info.kind in ("LIST", "OBJECT_ARRAY") and convert is not None:
+        return lambda values: None if values is None else [convert(each) for each in values]
+    if type_info.kind == "MAP" and convert is not None:
+        return lambda pairs: None if pairs is None else {key: convert(each) for key, each in pairs.items()}
     return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING
 
 from flinkbuf.errors import CorruptDataError
 from flinkbuf.records.column_batch import without_dictionaries
@@ -15,6 +15,7 @@ from flinkbuf.streaming.sources.wanted_columns import batch_in
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    import pyarrow.parquet
 
 ROWS_PER_GROUP = 65_536  # rows that are kept until they are written, as one row group
 _BYTES_PER_GROUP = 64 << 20  # of which a row group has not many more
@@ -64,7 +65,7 @@ class ParquetColumns(ColumnFormat):
                 raise
             raise CorruptDataError(f"{split.path}: {error}") from error  # so says Arrow of pages that it cannot read
 
-    def _rows_at_once(self, metadata: Any, groups: Sequence[int], names: Sequence[str]) -> int:
+    def _rows_at_once(self, metadata: pyarrow.parquet.FileMetaData, groups: Sequence[int], names: Sequence[str]) -> int:
         """Return how many rows a batch has: few where they are wide."""
         widest = 1.0
         for index in groups:
@@ -98,7 +99,7 @@ def names_in(found: Sequence[str], wanted: Sequence[str], fold: Callable[[str], 
     return [by_name[fold(name)] for name in wanted]
 
 
-def groups_in(metadata: Any, split: FileSplit) -> list[int]:
+def groups_in(metadata: pyarrow.parquet.FileMetaData, split: FileSplit) -> list[int]:
     """Return the row groups that begin in a range."""
     starts = []
     for index in range(metadata.num_row_groups):
@@ -108,7 +109,7 @@ def groups_in(metadata: Any, split: FileSplit) -> list[int]:
     return [index for index, start in enumerate(starts) if split.start <= start < split.end]
 
 
-def _behind(metadata: Any, groups: list[int], split: FileSplit) -> tuple[list[int], int]:
+def _behind(metadata: pyarrow.parquet.FileMetaData, groups: list[int], split: FileSplit) -> tuple[list[int], int]:
     """Return the row groups with rows that were not read before, and how many rows of the first were."""
     skipped = split.skipped
     for position, index in enumerate(groups):

@@ -2,24 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from flinkbuf.datastream.program.operator_factories import OperatorFactory
 
 if TYPE_CHECKING:
+    import pyarrow
+
     from flinkbuf._core.operators.stream_operator import StreamOperator
+    from flinkbuf.records.column_batch import ColumnBatch
+    from flinkbuf.streaming.columns.aggregates import Aggregate
+    from flinkbuf.streaming.columns.keyed_batch_function import KeyedBatchFunction
+    from flinkbuf.streaming.columns.ranked_rows import RankedRows
+    from flinkbuf.streaming.columns.sliced_windows import SlicedWindows
+    from flinkbuf.streaming.time.watermark_strategy import WatermarkStrategy
+    from flinkbuf.streaming.windows.count_windows import CountTumblingWindowAssigner
+    from flinkbuf.streaming.windows.session_windows import EventTimeSessionWindows
+    from flinkbuf.types.type_information import TypeInformation
 
 
 @dataclass(frozen=True)
 class AsColumnsFactory(OperatorFactory):
     """Of as_columns."""
 
-    description: Any  # of the records
+    description: object  # of the records
     max_rows: int
     max_bytes: int
     max_delay_ms: int
-    declared: Any = None  # type of the records
+    declared: TypeInformation | None = None  # of the records
 
     def create(self) -> StreamOperator:
         """Make the operator."""
@@ -32,7 +44,7 @@ class AsColumnsFactory(OperatorFactory):
 class AsRecordsFactory(OperatorFactory):
     """Of as_records."""
 
-    description: Any  # of the records; None: what each batch says
+    description: object  # of the records; None: what each batch says
 
     def create(self) -> StreamOperator:
         """Make the operator."""
@@ -45,8 +57,8 @@ class AsRecordsFactory(OperatorFactory):
 class ColumnFunctionFactory(OperatorFactory):
     """Of what looks at one batch at a time; `lifecycle` is the user's function, if it may want to be opened."""
 
-    function: Any
-    lifecycle: Any = None
+    function: Callable[[ColumnBatch], Iterable[ColumnBatch]]
+    lifecycle: object = None
 
     def create(self) -> StreamOperator:
         """Make the operator."""
@@ -60,7 +72,7 @@ class ColumnTimestampsFactory(OperatorFactory):
     """Of assign_timestamps_and_watermarks."""
 
     column: str
-    strategy: Any
+    strategy: WatermarkStrategy
 
     def create(self) -> StreamOperator:
         """Make the operator."""
@@ -74,7 +86,7 @@ class ColumnAggregateFactory(OperatorFactory):
     """Of running aggregates by key."""
 
     key: tuple[str, ...]
-    aggregates: tuple[tuple[str, Any], ...]
+    aggregates: tuple[tuple[str, Aggregate], ...]
     row_kind: str | None = None
 
     def create(self) -> StreamOperator:
@@ -89,7 +101,7 @@ class ColumnRanksFactory(OperatorFactory):
     """Of the first rows by key, as they change; without `ranked` each key's first row to come, and no other."""
 
     key: tuple[str, ...]
-    ranked: Any = None
+    ranked: RankedRows | None = None
     row_kind: str | None = None
 
     def create(self) -> StreamOperator:
@@ -106,8 +118,8 @@ class ColumnSessionFactory(OperatorFactory):
     """Of aggregates by key and session."""
 
     key: tuple[str, ...]
-    windows: Any  # EventTimeSessionWindows
-    aggregates: tuple[tuple[str, Any], ...]
+    windows: EventTimeSessionWindows
+    aggregates: tuple[tuple[str, Aggregate], ...]
     lateness_ms: int
     late_tag: str | None
 
@@ -125,8 +137,8 @@ class ColumnCountFactory(OperatorFactory):
     """Of aggregates by key and window of so many rows."""
 
     key: tuple[str, ...]
-    windows: Any  # CountTumblingWindowAssigner
-    aggregates: tuple[tuple[str, Any], ...]
+    windows: CountTumblingWindowAssigner
+    aggregates: tuple[tuple[str, Aggregate], ...]
 
     def create(self) -> StreamOperator:
         """Make the operator."""
@@ -141,8 +153,8 @@ class ColumnWindowFactory(OperatorFactory):
     """Of aggregates by key and window of fixed lengths of time."""
 
     key: tuple[str, ...]
-    windows: Any  # SlicedWindows
-    aggregates: tuple[tuple[str, Any], ...]
+    windows: SlicedWindows
+    aggregates: tuple[tuple[str, Aggregate], ...]
     lateness_ms: int
     late_tag: str | None
 
@@ -159,8 +171,8 @@ class KeyedBatchFactory(OperatorFactory):
     """Of process_batches."""
 
     key: tuple[str, ...]
-    function: Any
-    schema: Any  # pyarrow.Schema of the results; None: what the function gives
+    function: KeyedBatchFunction
+    schema: pyarrow.Schema | None  # of the results; None: what the function gives
     timestamp_column: str | None
 
     def create(self) -> StreamOperator:

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from flinkbuf.datastream.program.operator_factories import OperatorFactory
 
 if TYPE_CHECKING:
     from flinkbuf._core.operators.stream_operator import StreamOperator
+    from flinkbuf.streaming.columns.column_joins import JoinPlan
 
 
 @dataclass(frozen=True)
 class ColumnWindowJoinFactory(OperatorFactory):
     """Of joins by key and window."""
 
-    plan: Any
+    plan: JoinPlan
     window_ms: tuple[int, int, int]  # size, slide and offset
 
     def create(self) -> StreamOperator:
@@ -30,7 +31,7 @@ class ColumnWindowJoinFactory(OperatorFactory):
 class ColumnIntervalJoinFactory(OperatorFactory):
     """Of joins by key and event time."""
 
-    plan: Any
+    plan: JoinPlan
     bounds_ms: tuple[int, int]
 
     def create(self) -> StreamOperator:
@@ -44,7 +45,7 @@ class ColumnIntervalJoinFactory(OperatorFactory):
 class ColumnTimeToLiveJoinFactory(OperatorFactory):
     """Of joins by key of all rows that are kept."""
 
-    plan: Any
+    plan: JoinPlan
     time_to_live_ms: int
 
     def create(self) -> StreamOperator:

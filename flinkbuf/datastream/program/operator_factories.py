@@ -80,8 +80,8 @@ class FunctionFactory(OperatorFactory):
     """Of map, flat_map and filter; `key_selector` is given where the function may use keyed state."""
 
     kind: str
-    function: Any
-    key_selector: Any = None
+    function: object
+    key_selector: object = None
 
     def create(self) -> StreamOperator:
         """Make the operator."""
@@ -106,7 +106,7 @@ class SideOutputFactory(FunctionFactory):
 class MapBatchesFactory(OperatorFactory):
     """Of map_batches; its records have their type already, so nothing converts them."""
 
-    options: Any  # of MapBatchesOperatorFactory
+    options: dict[str, Any]  # of MapBatchesOperatorFactory
 
     def create(self) -> StreamOperator:
         """Make the operator."""
@@ -127,7 +127,7 @@ class CoFunctionFactory(OperatorFactory):
 
     kind: str
     function: CoMapFunction | CoFlatMapFunction
-    key_selectors: tuple[Any, Any] | None = None
+    key_selectors: tuple[object, object] | None = None
 
     def create(self) -> StreamOperator:
         """Make the operator."""
@@ -148,7 +148,7 @@ class CoFunctionFactory(OperatorFactory):
 class ProcessFactory(OperatorFactory):
     """Of process on a stream without keys."""
 
-    function: Any
+    function: object
 
     def create(self) -> StreamOperator:
         """Make the operator."""
@@ -161,8 +161,8 @@ class ProcessFactory(OperatorFactory):
 class KeyedProcessFactory(OperatorFactory):
     """Of process on a keyed stream."""
 
-    function: Any
-    key_selector: Any
+    function: object
+    key_selector: object
 
     def create(self) -> StreamOperator:
         """Make the operator."""
@@ -176,7 +176,7 @@ class KeyedProcessFactory(OperatorFactory):
 class CoProcessFactory(OperatorFactory):
     """Of process on two connected streams."""
 
-    function: Any
+    function: object
 
     def create(self) -> StreamOperator:
         """Make the operator."""
@@ -190,8 +190,8 @@ class CoProcessFactory(OperatorFactory):
 class KeyedCoProcessFactory(OperatorFactory):
     """Of process on two connected keyed streams."""
 
-    function: Any
-    key_selectors: tuple[Any, Any]
+    function: object
+    key_selectors: tuple[object, object]
 
     def create(self) -> StreamOperator:
         """Make the operator."""
@@ -207,8 +207,8 @@ class KeyedCoProcessFactory(OperatorFactory):
 class IntervalJoinFactory(OperatorFactory):
     """Of process on an interval join; what goes with each side is a pair, the left one's first."""
 
-    function: Any
-    key_selectors: tuple[Any, Any]
+    function: object
+    key_selectors: tuple[object, object]
     bounds_ms: tuple[int, int]
     late_tags: tuple[str | None, str | None]
     record_types: tuple[TypeInformation | None, TypeInformation | None]
@@ -236,8 +236,8 @@ class IntervalJoinFactory(OperatorFactory):
 class BroadcastProcessFactory(OperatorFactory):
     """Of process on a stream and a broadcast one."""
 
-    function: Any
-    descriptors: tuple[Any, ...]
+    function: object
+    descriptors: tuple[object, ...]
 
     def create(self) -> StreamOperator:
         """Make the operator."""
@@ -251,9 +251,9 @@ class BroadcastProcessFactory(OperatorFactory):
 class KeyedBroadcastProcessFactory(OperatorFactory):
     """Of process on a keyed stream and a broadcast one."""
 
-    function: Any
-    descriptors: tuple[Any, ...]
-    key_selector: Any
+    function: object
+    descriptors: tuple[object, ...]
+    key_selector: object
 
     def create(self) -> StreamOperator:
         """Make the operator."""
@@ -269,7 +269,7 @@ class KeyedBroadcastProcessFactory(OperatorFactory):
 class TimestampsFactory(OperatorFactory):
     """Of assign_timestamps_and_watermarks."""
 
-    strategy: Any
+    strategy: object
 
     def create(self) -> StreamOperator:
         """Make the operator."""
@@ -281,24 +281,24 @@ class TimestampsFactory(OperatorFactory):
 class _Opening:
     """A user's function whose key selectors are opened before it and closed after it."""
 
-    def __init__(self, function: Any, lifecycle: Lifecycles) -> None:
+    def __init__(self, function: object, lifecycle: Lifecycles) -> None:
         self._function = function
         self.open = lifecycle.open
         self.close = lifecycle.close
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> object:
         return getattr(self._function, name)
 
 
-def opening(function: Any, *selectors: Any) -> Any:
+def opening(function: object, *selectors: object) -> object:
     """Return the function, or one that opens and closes those key selectors that want it together with itself."""
     members = [each for each in selectors if isinstance(each, SelectorCall)]
     return _Opening(function, Lifecycles(*members, function)) if members else function
 
 
-def combined_lifecycle(function: Any, *selectors: Any) -> Any:
+def combined_lifecycle(function: object, *selectors: object) -> object:
     """Return what opens key selectors before the function and closes them after it; None: nothing needs it."""
-    members: list[Any] = [each for each in selectors if isinstance(each, SelectorCall)]
+    members: list[object] = [each for each in selectors if isinstance(each, SelectorCall)]
     if isinstance(function, Function) and has_lifecycle(function):
         members.append(function)
     return None if not members else members[0] if len(members) == 1 else Lifecycles(*members)
