@@ -12,13 +12,18 @@ import pickle
 import subprocess
 import sys
 import weakref
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Generic, ParamSpec, TypeVar
 
 from flinkbuf._version import build_version
 
 if TYPE_CHECKING:
+    from py4j.java_gateway import JVMView
     from pyspark import SparkContext
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 PROBE_TIMEOUT_S = 30.0
 _PROBE = "import flinkbuf._core.memory.buffer, flinkbuf._version; print(flinkbuf._version.build_version())"
@@ -88,13 +93,13 @@ def _worker_environment(context: SparkContext) -> dict[str, str]:
 
 def _of_jvm(context: SparkContext, method: str, name: str) -> str | None:
     """Return a variable or property of the process that starts the workers."""
-    jvm: Any = context._jvm
+    jvm: JVMView = context._jvm
     value: str | None = getattr(jvm.java.lang.System, method)(name)
     return value
 
 
 @dataclass(frozen=True)
-class shipped:
+class shipped(Generic[P, R]):
     """A function for the tasks of Spark that says in one sentence what to do where flinkbuf cannot be imported.
 
     Pickled, it is a small function that travels whole, so that it needs no flinkbuf where it arrives, and the bytes of
@@ -102,19 +107,19 @@ class shipped:
     nothing is added to a call.
     """
 
-    function: Any
+    function: Callable[P, R]
 
-    def __call__(self, *arguments: Any) -> Any:
+    def __call__(self, *arguments: P.args, **named: P.kwargs) -> R:
         """Call the function, on the driver."""
-        return self.function(*arguments)
+        return self.function(*arguments, **named)
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> tuple[object, ...]:
         from pyspark import cloudpickle
 
         return _unpack, (cloudpickle.dumps(self.function, pickle.HIGHEST_PROTOCOL), build_version())
 
 
-def _unpack(data: bytes, version: str) -> Any:
+def _unpack(data: bytes, version: str) -> object:
     """Return the function in `data`; runs in the worker, where it knows nothing but what it imports itself."""
     import pickle
     import sys

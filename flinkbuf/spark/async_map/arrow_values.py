@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any, SupportsInt
 
 import pyspark.sql.types as spark
 
-Converter = Callable[[Any], Any]
+if TYPE_CHECKING:
+    import pyarrow
+
+Converter = Callable[[Any], object]
 
 
 def from_arrow(data_type: spark.DataType) -> Converter | None:
@@ -53,7 +56,7 @@ def to_arrow(data_type: spark.DataType) -> Converter | None:
     if isinstance(data_type, spark.StructType):
         names, parts = data_type.names, [to_arrow(field.dataType) for field in data_type.fields]
 
-        def convert_struct(value: Any) -> Any:
+        def convert_struct(value: object) -> object:
             values = [value.get(name) for name in names] if isinstance(value, dict) else value
             if not isinstance(values, (tuple, list)) or len(values) != len(names):
                 raise TypeError(f"a Row, a tuple or a dict of {len(names)} fields is needed, got {value!r:.80}")
@@ -101,7 +104,7 @@ def check_field_names(data_type: spark.DataType, where: str, path: str = "") -> 
         check_field_names(data_type.valueType, where, f"{path}{{value}}")
 
 
-def null_path(array: Any, field: spark.StructField) -> str | None:
+def null_path(array: pyarrow.Array, field: spark.StructField) -> str | None:
     """Return the path of a field inside a column that is declared NOT NULL and has a null; None if there is none.
 
     pyarrow makes such an array without a word, and Spark then reads whatever lies there.
@@ -109,9 +112,11 @@ def null_path(array: Any, field: spark.StructField) -> str | None:
     return _null_path(array, field.dataType, field.name) if _has_not_null(field.dataType) else None
 
 
-def _null_path(array: Any, data_type: spark.DataType, path: str) -> str | None:
+def _null_path(array: pyarrow.Array, data_type: spark.DataType, path: str) -> str | None:
     """Look through the parts of `array`; a part of what is null itself counts as null, and is allowed to be."""
-    parts: list[tuple[Any, spark.DataType, str, bool, int]] = []  # array, type, path, may be null, nulls it may have
+    parts: list[
+        tuple[pyarrow.Array, spark.DataType, str, bool, int]
+    ] = []  # array, type, path, may be null, nulls it may have
     if isinstance(data_type, spark.StructType):
         for part, field in zip(array.flatten(), data_type.fields, strict=True):
             parts.append((part, field.dataType, f"{path}.{field.name}", field.nullable, array.null_count))
@@ -148,7 +153,7 @@ def _local_time(value: datetime.datetime) -> datetime.datetime:
     return datetime.datetime.fromtimestamp(seconds).replace(microsecond=value.microsecond)
 
 
-def _whole(value: Any) -> int:
+def _whole(value: SupportsInt) -> int:
     """Refuse what pyarrow would cut off without a word."""
     number = int(value)
     if number != value:
@@ -156,5 +161,5 @@ def _whole(value: Any) -> int:
     return number
 
 
-def _same(value: Any) -> Any:
+def _same(value: object) -> object:
     return value

@@ -28,15 +28,15 @@ if TYPE_CHECKING:
         capacity: int
         timeout: float | None
         ordered: bool
-        retry: RetryOptions | Any
+        retry: RetryOptions | object
         stats: AsyncStats | None
 
     class AllOptions(CallOptions, total=False):
         """Every option but the columns of a DataFrame."""
 
-        open: Callable[..., Any] | None
-        close: Callable[[Any], Any] | None
-        on_error: Literal["raise", "skip"] | Callable[[Any, BaseException], Any]
+        open: Callable[..., object] | None
+        close: Callable[[Any], object] | None
+        on_error: Literal["raise", "skip"] | Callable[[Any, BaseException], object]
         options: AsyncMapOptions | None
 
 
@@ -47,30 +47,30 @@ R = TypeVar("R")
 @overload
 def async_map(
     data: RDD[T],
-    func: Callable[[T], Coroutine[Any, Any, R]],
+    func: Callable[[T], Coroutine[object, object, R]],
     *,
     on_error: Literal["raise", "skip"] = ...,
     **options: Unpack[CallOptions],
 ) -> RDD[R]: ...
 @overload
-def async_map(data: RDD[Any], func: Any, **options: Unpack[AllOptions]) -> RDD[Any]: ...
+def async_map(data: RDD[T], func: object, **options: Unpack[AllOptions]) -> RDD[Any]: ...
 @overload
-def async_map(data: DataFrame, func: Any, *, schema: Any, **options: Unpack[AllOptions]) -> DataFrame: ...
+def async_map(data: DataFrame, func: object, *, schema: object, **options: Unpack[AllOptions]) -> DataFrame: ...
 def async_map(
-    data: RDD[Any] | DataFrame,
-    func: Any,
+    data: RDD[T] | DataFrame,
+    func: object,
     *,
-    schema: Any = None,
+    schema: object = None,
     capacity: int = 100,
     timeout: float | None = None,
     ordered: bool = True,
-    retry: Any = None,
-    open: Callable[..., Any] | None = None,
-    close: Callable[[Any], Any] | None = None,
-    on_error: Any = "raise",
+    retry: object = None,
+    open: Callable[..., object] | None = None,
+    close: Callable[[Any], object] | None = None,
+    on_error: object = "raise",
     stats: AsyncStats | None = None,
     options: AsyncMapOptions | None = None,
-) -> Any:
+) -> RDD[Any] | DataFrame:
     """Call a coroutine for every record, many at a time, and give its results.
 
     Each Spark task keeps up to `capacity` calls in flight on an event loop of its own. The loop has a thread of its
@@ -178,12 +178,12 @@ def async_map(
 class RecordTask:
     """The body of one Spark task over an RDD, pickled to where it runs."""
 
-    func: Any
+    func: object
     options: AsyncOptions
     report: Report
     partition_count: int
 
-    def __call__(self, records: Iterable[Any]) -> Iterator[Any]:
+    def __call__(self, records: Iterable[object]) -> Iterator[object]:
         """Yield the results for the records of a Spark partition."""
         context = call_context(self.partition_count)
         stats = self.report.new_stats()
@@ -191,9 +191,11 @@ class RecordTask:
         yield from self.report.following(operator, operator.run(records), self.options.log_interval)
 
 
-def _tasks_at_once(data: Any) -> int:
+def _tasks_at_once(data: RDD[object] | DataFrame) -> int:
     """How many tasks of the job can run at the same time, as far as the driver knows."""
-    if hasattr(data, "getNumPartitions"):
+    from pyspark import RDD
+
+    if isinstance(data, RDD):
         return max(1, min(data.getNumPartitions(), data.context.defaultParallelism))
     try:
         return max(1, data.sparkSession.sparkContext.defaultParallelism)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from flinkbuf.async_io.function import AsyncOptions
 from flinkbuf.async_io.operator import NOTHING_YET, AsyncOperator
@@ -16,12 +16,19 @@ from flinkbuf.spark.async_map.report import Report, call_context, log_in_task
 from flinkbuf.spark.worker_output import flush_results
 from flinkbuf.spark.workers import shipped
 
+if TYPE_CHECKING:
+    import pyarrow
+    from pyspark.sql import DataFrame, Row
+    from pyspark.sql.types import StructField, StructType
+
+T = TypeVar("T")
+
 _SLICE_ROWS = 1024  # rows of an Arrow batch that are made Python objects at once
 _OUTPUT_ROWS = 10_000  # rows of an Arrow batch given back; spark.sql.execution.arrow.maxRecordsPerBatch
 _OUTPUT_SECONDS = 0.2  # or as many as come in this time, so that a limit() or a stream need not wait for slow calls
 
 
-def map_frame(data: Any, func: Any, options: AsyncOptions, schema: Any, report: Report) -> Any:
+def map_frame(data: DataFrame, func: object, options: AsyncOptions, schema: object, report: Report) -> DataFrame:
     """Make the DataFrame with the columns of `schema` filled by `func`."""
     from pyspark.sql.types import StructField, StructType
 
@@ -33,7 +40,7 @@ def map_frame(data: Any, func: Any, options: AsyncOptions, schema: Any, report: 
             'a DataFrame needs schema=, the columns that the results fill, such as "temp double, wind double"'
         )
     if isinstance(schema, str):
-        result: Any = StructType.fromDDL(schema)
+        result = StructType.fromDDL(schema)
     elif isinstance(schema, StructType):
         result = schema
     else:
@@ -49,7 +56,7 @@ def map_frame(data: Any, func: Any, options: AsyncOptions, schema: Any, report: 
     check_field_names(data.schema, "the DataFrame")
     check_field_names(result, "schema=")
     # Spark takes names that differ in case only for the same, unless it is told otherwise.
-    is_exact = data.sparkSession.conf.get("spark.sql.caseSensitive", "false").lower() == "true"
+    is_exact = str(data.sparkSession.conf.get("spark.sql.caseSensitive", "false")).lower() == "true"
     fold = str if is_exact else str.lower
     for names, where in ((data.columns, "the DataFrame"), (result.names, "schema=")):
         twice = sorted({name for name in names if [fold(each) for each in names].count(fold(name)) > 1})
@@ -72,9 +79,9 @@ def map_frame(data: Any, func: Any, options: AsyncOptions, schema: Any, report: 
 class Place(NamedTuple):
     """A row on its way through the operator, and where its other columns wait."""
 
-    batch: Any  # pyarrow.RecordBatch of the columns that are kept
+    batch: pyarrow.RecordBatch  # the columns that are kept
     position: int
-    row: Any
+    row: Row
 
 
 @dataclass(frozen=True)
@@ -93,15 +100,15 @@ class FrameTask:
         What they are called in ``schema=``, and in a dict that the function gives.
     """
 
-    func: Any
+    func: object
     options: AsyncOptions
     report: Report
-    schema: Any
+    schema: StructType
     output_names: list[str]
-    results: list[Any]
+    results: list[StructField]
     result_names: list[str]
 
-    def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
+    def __call__(self, batches: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
         """Yield Arrow batches: the input's columns and those of the results."""
         operator = AsyncOperator(
             self.func,
@@ -119,7 +126,7 @@ class FrameTask:
                 yield self._batch_of(ready, columns)
                 flush_results()
 
-    def _places(self, batches: Iterable[Any]) -> Iterator[Place]:
+    def _places(self, batches: Iterator[pyarrow.RecordBatch]) -> Iterator[Place]:
         """Yield the rows of Arrow batches, made Python objects a slice at a time."""
         from pyspark.sql import Row
 
@@ -139,11 +146,11 @@ class FrameTask:
                 for index, values in enumerate(rows, start):
                     yield Place(kept, index, make_row(*values))
 
-    def _batch_of(self, ready: list[tuple[Place, Any]], result_columns: ResultColumns) -> Any:
+    def _batch_of(self, ready: list[tuple[Place, object]], result_columns: ResultColumns) -> pyarrow.RecordBatch:
         """Make one Arrow batch of results and the columns of their rows."""
         import pyarrow as pa
 
-        parts: dict[int, tuple[Any, list[int], list[Any]]] = {}  # by input batch: rows and results
+        parts: dict[int, tuple[pyarrow.RecordBatch, list[int], list[object]]] = {}  # by input batch: rows and results
         for place, result in ready:
             part = parts.get(id(place.batch))
             if part is None:
@@ -158,9 +165,9 @@ class FrameTask:
         return pa.RecordBatch.from_arrays([columns[name] for name in self.output_names], self.output_names)
 
 
-def _portions(pairs: Iterator[Any]) -> Iterator[list[Any]]:
+def _portions(pairs: Iterator[T]) -> Iterator[list[T]]:
     """Gather results: as many as a batch holds, or those of `_OUTPUT_SECONDS`, whether more come or not."""
-    ready: list[Any] = []
+    ready: list[T] = []
     started = 0.0
     for pair in pairs:
         if pair is not NOTHING_YET:
@@ -187,7 +194,7 @@ class ResultColumns:
         Their names in ``schema=``.
     """
 
-    def __init__(self, fields: list[Any], names: list[str]) -> None:
+    def __init__(self, fields: list[StructField], names: list[str]) -> None:
         from flinkbuf.records.spark_arrow import arrow_type_of
         from flinkbuf.spark.async_map.arrow_values import to_arrow
 
@@ -196,7 +203,7 @@ class ResultColumns:
         self._types = [arrow_type_of(field.dataType) for field in fields]
         self._converters = [to_arrow(field.dataType) for field in fields]
 
-    def arrays(self, results: list[Any]) -> dict[str, Any]:
+    def arrays(self, results: list[object]) -> dict[str, pyarrow.Array]:
         """Return a pyarrow array for each column, by name.
 
         Raises
@@ -229,7 +236,7 @@ class ResultColumns:
             arrays[field.name] = array
         return arrays
 
-    def _as_tuple(self, result: Any) -> Any:
+    def _as_tuple(self, result: object) -> Sequence[object]:
         """Bring what the function gave for a row into the order of the columns."""
         names = self._names
         if result is None:

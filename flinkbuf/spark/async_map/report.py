@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar
 
 from flinkbuf.async_io.function import CallContext
 from flinkbuf.async_io.operator import AsyncOperator
@@ -16,7 +16,10 @@ from flinkbuf.async_io.stats import AsyncStats, SkippedRecord, shortened
 from flinkbuf.log import logger
 
 if TYPE_CHECKING:
-    from pyspark import SparkContext
+    from pyspark import RDD, Accumulator, SparkContext
+    from pyspark.sql import DataFrame
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -31,7 +34,7 @@ class Report:
         How many skipped records a task keeps.
     """
 
-    accumulator: Any = None
+    accumulator: Accumulator[AsyncStats] | None = None
     kept_limit: int | None = 1000
 
     @staticmethod
@@ -46,9 +49,7 @@ class Report:
         """Return counts of nothing, for one task."""
         return AsyncStats(kept_limit=self.kept_limit)
 
-    def following(
-        self, operator: AsyncOperator, results: Iterator[Any], log_interval: float
-    ) -> Generator[Any, None, None]:
+    def following(self, operator: AsyncOperator, results: Iterator[T], log_interval: float) -> Generator[T, None, None]:
         """Yield results, close their operator however that ends, and hand in its counts."""
         try:
             yield from results
@@ -63,7 +64,7 @@ class Report:
                 self.accumulator.add(operator.stats)
 
 
-def context_of(data: Any) -> SparkContext | None:
+def context_of(data: RDD[object] | DataFrame) -> SparkContext | None:
     """Return the SparkContext of an RDD or DataFrame; None where there is none, as in Spark Connect."""
     from pyspark import RDD
 
@@ -100,7 +101,7 @@ class StatsParam:
     def __init__(self, is_driver: bool = False) -> None:
         self.is_driver = is_driver
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> tuple[object, ...]:
         return StatsParam, ()  # whoever unpickles it is not the driver
 
     def zero(self, value: AsyncStats) -> AsyncStats:

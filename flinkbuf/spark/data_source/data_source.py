@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -52,6 +52,7 @@ from flinkbuf.spark.data_source.types import check_columns, key_types_of, record
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark.sql.datasource import Filter
 
 NAME = "flinkbuf"
 
@@ -220,7 +221,7 @@ class FlinkbufReader(DataSourceReader):
         check_columns(schema, (), stored=self.stored)
         self.chosen = self._chosen()
 
-    def __getstate__(self) -> Mapping[str, Any]:
+    def __getstate__(self) -> Mapping[str, object]:
         return {**self.__dict__, "_manifest": None}  # tasks are told their files
 
     def _chosen(self) -> frozenset[int]:
@@ -236,7 +237,7 @@ class FlinkbufReader(DataSourceReader):
                 raise ValueError(f"the option keys: {error}") from error
         return chosen
 
-    def _given_keys(self, keys: Sequence[Sequence[object]]) -> list[tuple[Any, ...]]:
+    def _given_keys(self, keys: Sequence[Sequence[object]]) -> list[tuple[object, ...]]:
         names = self.layout.key
         if not names:
             raise ValueError("the option keys needs a data set that was written with a key; this one has none")
@@ -244,13 +245,13 @@ class FlinkbufReader(DataSourceReader):
             if len(key) != len(names):
                 raise ValueError(f"the option keys: {list(key)!r} has not one value for each of {list(names)}")
         fields = [self.stored[name] for name in names]
-        found: list[tuple[Any, ...]] = []
+        found: list[tuple[object, ...]] = []
         for key in keys:
             equal = [values_of_json(value, field) for value, field in zip(key, fields, strict=True)]
             found += itertools.product(*equal)
         return found
 
-    def _holding(self, keys: Iterable[Sequence[Any]]) -> frozenset[int]:
+    def _holding(self, keys: Iterable[Sequence[object]]) -> frozenset[int]:
         types = key_types_of(self.stored, self.layout.key)
         return subpartitions_of_keys(keys, types, self.layout.subpartition_count, self.layout.max_parallelism)
 
@@ -273,7 +274,7 @@ class FlinkbufReader(DataSourceReader):
 class PushdownReader(FlinkbufReader):
     """A read that filters on the key prune; Spark applies them again."""
 
-    def pushFilters(self, filters: list[Any]) -> Iterable[Any]:
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
         """Read less where the filters leave only some keys; all of them stay Spark's to apply."""
         fields = [self.stored[name] for name in self.layout.key]
         keys = key_combinations([candidates_of(filters, field) for field in fields]) if fields else None
@@ -299,12 +300,11 @@ class OptionalPushdownReader(PushdownReader):
 class _OptionalFilters:
     """A call that says of itself to be the base class's."""
 
-    call: Any
+    call: Callable[[list[Filter]], Iterable[Filter]]
     __func__ = staticmethod(DataSourceReader.pushFilters) if hasattr(DataSourceReader, "pushFilters") else None
 
-    def __call__(self, filters: list[Any]) -> Iterable[Any]:
-        found: Iterable[Any] = self.call(filters)
-        return found
+    def __call__(self, filters: list[Filter]) -> Iterable[Filter]:
+        return self.call(filters)
 
 
 def slices_of(files: Sequence[DataFile], subpartitions: Sequence[int], task_size: int | None) -> list[Slice]:

@@ -22,7 +22,7 @@ _FLOATS = (spark.FloatType, spark.DoubleType)
 _SPELLINGS_MAX = 1000
 
 
-def candidates_of(filters: Iterable[Any], field: spark.StructField) -> list[Any] | None:
+def candidates_of(filters: Iterable[object], field: spark.StructField) -> list[object] | None:
     """The values that a column can have in rows that all filters let through; None: any.
 
     Parameters
@@ -34,7 +34,7 @@ def candidates_of(filters: Iterable[Any], field: spark.StructField) -> list[Any]
     """
     if is_collated(field.dataType) or is_padded(field):
         return None
-    best: list[Any] | None = None
+    best: list[object] | None = None
     for each in filters:
         if getattr(each, "attribute", None) != (field.name,):
             continue
@@ -47,7 +47,7 @@ def candidates_of(filters: Iterable[Any], field: spark.StructField) -> list[Any]
     return best
 
 
-def _values_of(condition: Any) -> list[Any] | None:
+def _values_of(condition: Any) -> list[object] | None:
     kind = type(condition).__name__
     if kind == "EqualNullSafe":
         return [condition.value]
@@ -58,7 +58,7 @@ def _values_of(condition: Any) -> list[Any] | None:
     return [None] if kind == "IsNull" else None
 
 
-def _as_type(value: Any, data_type: spark.DataType) -> tuple[bool, Any]:
+def _as_type(value: object, data_type: spark.DataType) -> tuple[bool, object]:
     """Whether it can be told as the writer hashed it, and how."""
     if value is None:
         return True, None
@@ -67,7 +67,7 @@ def _as_type(value: Any, data_type: spark.DataType) -> tuple[bool, Any]:
     return _fits(value, data_type), bytes(value) if isinstance(value, bytearray) else value
 
 
-def _fits(value: Any, data_type: spark.DataType) -> bool:
+def _fits(value: object, data_type: spark.DataType) -> bool:
     if isinstance(data_type, spark.BooleanType):
         return isinstance(value, bool)
     if type(data_type) in _INTEGER_BITS:
@@ -95,7 +95,7 @@ def _is_in_range(value: float, data_type: spark.DataType) -> bool:
     return True
 
 
-def _as_decimal(value: Any, data_type: spark.DecimalType) -> tuple[bool, Any]:
+def _as_decimal(value: object, data_type: spark.DecimalType) -> tuple[bool, object]:
     """1.5 in a column of two digits after the point is 1.50, which has another hash code."""
     if (
         not isinstance(value, (decimal.Decimal, int))
@@ -109,7 +109,7 @@ def _as_decimal(value: Any, data_type: spark.DecimalType) -> tuple[bool, Any]:
     return scaled == value, scaled
 
 
-def values_of_json(value: object, field: spark.StructField) -> list[Any]:
+def values_of_json(value: object, field: spark.StructField) -> list[object]:
     """Read a value of the option ``keys``; returns all values of its column that Spark takes for equal to it.
 
     Raises
@@ -128,7 +128,7 @@ def values_of_json(value: object, field: spark.StructField) -> list[Any]:
         raise ValueError(
             f"the option keys: {value!r} is no value of column {field.name!r}, which is {data_type.simpleString()}"
         )
-    return _padded(found, field) if isinstance(found, str) else [found]
+    return [*_padded(found, field)] if isinstance(found, str) else [found]
 
 
 def _padded(text: str, field: spark.StructField) -> list[str]:
@@ -145,7 +145,7 @@ def _padded(text: str, field: spark.StructField) -> list[str]:
     return [bare + " " * count for count in range(max(0, length - len(bare)) + 1)]
 
 
-def _parse(value: Any, data_type: spark.DataType) -> Any:
+def _parse(value: Any, data_type: spark.DataType) -> object:
     if isinstance(value, bool) or isinstance(data_type, spark.BooleanType):
         return value
     if isinstance(data_type, _FLOATS):

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
-def register_data_source(spark: Any) -> None:
+def register_data_source(spark: SparkSession) -> None:
     """Make ``format("flinkbuf")`` known to a Spark session, where PySpark does not find it by itself.
 
     PySpark looks for modules named ``pyspark_…`` on the Python path of the driver, once in a session; flinkbuf installs

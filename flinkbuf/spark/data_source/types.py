@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any
 
 from pyspark.sql import types as spark
 
@@ -129,7 +128,7 @@ def char_length(field: spark.StructField) -> int | None:
     return int(found[1]) if found else None
 
 
-def _nullable(data_type: Any) -> Any:
+def _nullable(data_type: spark.DataType) -> object:
     """The type with everything nullable and without metadata, for comparison."""
     if isinstance(data_type, spark.StructType):
         return tuple((each.name, _nullable(each.dataType)) for each in data_type.fields)

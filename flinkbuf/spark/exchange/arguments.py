@@ -19,13 +19,13 @@ STAGE_USER = StageUser(
 )
 
 
-def check_mode(mode: Any) -> None:
+def check_mode(mode: object) -> None:
     """Refuse a mode that there is not."""
     if mode not in MODES:
         raise ValueError(f"mode must be one of {', '.join(map(repr, MODES))}, got {mode!r}")
 
 
-def check_config(config: Any) -> None:
+def check_config(config: object) -> None:
     """Refuse what is no configuration."""
     if config is not None and not isinstance(config, NetworkConfig):
         raise TypeError(f"config must be a NetworkConfig, such as fb.NetworkConfig(segment_size=65536), got {config!r}")
@@ -44,7 +44,7 @@ def check_count(num_partitions: Any) -> int:
     return count
 
 
-def choose_partitioner(key: Any, partitioner: Any) -> Partitioner:
+def choose_partitioner(key: object, partitioner: object) -> Partitioner:
     """Make the partitioner out of the two ways to ask for it."""
     if key is not None and partitioner is not None:
         raise ValueError(f"give either key or partitioner: got key={key!r} and partitioner={partitioner!r}")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from flinkbuf._core.flow.batch_reader import BatchBuilder, TaskBatches
 from flinkbuf.errors import RemoteTransportError
@@ -20,6 +20,8 @@ from flinkbuf.records.record_reader import RecordReader
 from flinkbuf.records.record_writer import RecordWriter
 
 if TYPE_CHECKING:
+    import pyarrow
+
     from flinkbuf.network.input_gate import InputGate
 
 LINGER_MS = 100  # as long as a buffer waits for more records, by default
@@ -28,7 +30,7 @@ POLL_S = 0.002
 STOP_PATIENCE_S = 5.0
 
 
-class BatchExchange(Iterator[Any]):
+class BatchExchange(Iterator["pyarrow.RecordBatch"]):
     """Write the batches of an iterator into a partition, and iterate the batches of a gate.
 
     Parameters
@@ -58,7 +60,7 @@ class BatchExchange(Iterator[Any]):
         partition: ResultPartition,
         gate: InputGate,
         builder: BatchBuilder,
-        batches: Iterator[Any],
+        batches: Iterator[pyarrow.RecordBatch],
         check: Callable[[], object],
     ) -> None:
         self._writer, self._partition, self._gate = writer, partition, gate
@@ -75,7 +77,7 @@ class BatchExchange(Iterator[Any]):
         """Whether the error that came out of here was raised over a row that was to be written."""
         return getattr(self._error, "record_number", None) is not None
 
-    def __next__(self) -> Any:
+    def __next__(self) -> pyarrow.RecordBatch:
         if self._is_over:
             raise StopIteration
         if self._thread.ident is None:

@@ -4,7 +4,7 @@ import operator
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from flinkbuf._core.record.record_digest import RecordDigests
 from flinkbuf.config import NetworkConfig
@@ -41,13 +41,13 @@ class WriteTask:
     sampled: tuple[str, ...] = ()  # "type", "key_type": which of them nobody declared
     is_from_spark: bool = False  # the type was made of a pyspark one
 
-    def __call__(self, producer: int, records: Iterable[Any]) -> Iterator[tuple[int, bytes]]:
+    def __call__(self, producer: int, records: Iterable[object]) -> Iterator[tuple[int, bytes]]:
         """Yield (channel, envelope) for the records of Spark partition `producer`."""
         for channel, sequence, kind, buffer in self.buffers(producer, records):
             yield channel, header_of(self.exchange_id, producer, sequence, kind) + buffer
 
     def buffers(
-        self, producer: int, records: Iterable[Any], digests: RecordDigests | None = None
+        self, producer: int, records: Iterable[object], digests: RecordDigests | None = None
     ) -> Iterator[tuple[int, int, int, bytes]]:
         """Yield (channel, sequence number, kind, buffer) for the records, or batches, of Spark partition `producer`.
 
@@ -141,7 +141,7 @@ class ReadTask:
     type: TypeInformation
     config: NetworkConfig | None = None
 
-    def __call__(self, channel: int, pairs: Iterable[tuple[int, bytes]]) -> Iterator[Any]:
+    def __call__(self, channel: int, pairs: Iterable[tuple[int, bytes]]) -> Iterator[object]:
         """Yield the records in the envelopes of `channel`, one producer after the other."""
         arrivals = Arrivals(self.exchange_id, channel, (envelope for _, envelope in pairs), self.config)
         for producer in arrivals.producers():
@@ -151,7 +151,7 @@ class ReadTask:
                 raise CorruptDataError(f"{arrivals.describe(producer)}: {error}") from error
 
 
-def through_shuffle(data: "RDD[Any]", write: WriteTask) -> "RDD[Any]":
+def through_shuffle(data: "RDD[object]", write: WriteTask) -> "RDD[object]":
     """Return the RDD of what `write` makes of the records of `data`, brought by Spark's shuffle to where it says."""
     compressor_of(write.config)  # a codec that is not there fails here, not in a task
     envelopes = declare_order(data.mapPartitionsWithIndex(shipped(write)), **write.order)

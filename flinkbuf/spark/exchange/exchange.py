@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pyspark import RDD
     from pyspark.sql import DataFrame
 
-    BatchFunction = Callable[[Iterator[Any]], Iterable[Any]]  # of pyarrow.RecordBatch, which has no types of its own
+    BatchFunction = Callable[[Iterator[Any]], Iterable[object]]  # of pyarrow.RecordBatch, which has no types of its own
 
 
 T = TypeVar("T")
@@ -33,18 +33,18 @@ def exchange(
     mode: Literal["blocking", "pipelined"] = "blocking",
     config: NetworkConfig | None = None,
     before: "BatchFunction | None" = None,
-    before_schema: Any = None,
+    before_schema: object = None,
     after: "BatchFunction | None" = None,
-    schema: Any = None,
+    schema: object = None,
 ) -> "DataFrame": ...
 
 
 @overload
 def exchange(
     data: "RDD[T]",
-    key: str | int | Callable[[T], Any] | tuple[Any, ...] | None = None,
+    key: str | int | Callable[[T], object] | tuple[object, ...] | None = None,
     *,
-    type: Any = None,
+    type: object = None,
     partitioner: str | Partitioner | Callable[[T, int], int] | None = None,
     num_partitions: int | None = None,
     mode: Literal["blocking", "pipelined"] = "blocking",
@@ -54,18 +54,18 @@ def exchange(
 
 def exchange(
     data: "RDD[Any] | DataFrame",
-    key: str | int | Callable[[Any], Any] | tuple[Any, ...] | None = None,
+    key: str | int | Callable[[Any], object] | tuple[object, ...] | None = None,
     *,
-    type: Any = None,
+    type: object = None,
     partitioner: str | Partitioner | Callable[[Any, int], int] | None = None,
     num_partitions: int | None = None,
     mode: Literal["blocking", "pipelined"] = "blocking",
     config: NetworkConfig | None = None,
     before: "BatchFunction | None" = None,
-    before_schema: Any = None,
+    before_schema: object = None,
     after: "BatchFunction | None" = None,
-    schema: Any = None,
-) -> Any:
+    schema: object = None,
+) -> object:
     """Move every record of an RDD, or row of a DataFrame, to the Spark partition that its key or a partitioner chooses.
 
     Does what ``partitionBy`` and ``repartition`` do, and moves 32 KiB buffers instead of pickled records or single
@@ -197,7 +197,18 @@ def exchange(
                 "the rows of a DataFrame are of its own columns, so type= is for RDDs; to change the columns: cast "
                 "them, or before=function with before_schema="
             )
-        return exchange_frame(data, key, partitioner, num_partitions, mode, config, **chain)
+        return exchange_frame(
+            data,
+            key,
+            partitioner,
+            num_partitions,
+            mode,
+            config,
+            before=before,
+            before_schema=before_schema,
+            after=after,
+            schema=schema,
+        )
     rdd = _checked_rdd(data)
     given = [name for name, value in chain.items() if value is not None]
     if given:
@@ -207,14 +218,14 @@ def exchange(
     return exchange_rdd(rdd, key, partitioner, num_partitions, mode, config, type)
 
 
-def _is_data_frame(data: Any) -> "TypeGuard[DataFrame]":
+def _is_data_frame(data: object) -> "TypeGuard[DataFrame]":
     """Whether it is one of PySpark's, of a classic session or of Spark Connect."""
     from pyspark.sql import DataFrame
 
     return isinstance(data, DataFrame)
 
 
-def _checked_rdd(data: Any) -> "RDD[Any]":
+def _checked_rdd(data: object) -> "RDD[Any]":
     from pyspark import RDD
 
     if not isinstance(data, RDD):

@@ -10,8 +10,9 @@ import logging
 import threading
 import weakref
 from collections import deque
+from collections.abc import Callable
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from flinkbuf.log import logger
 from flinkbuf.runtime.driver.running_job import RunningJob
@@ -28,6 +29,7 @@ from flinkbuf.spark.stage.task_end import last_calls_of
 
 if TYPE_CHECKING:
     from pyspark import Accumulator, SparkContext
+    from pyspark.sql import SparkSession
 
     from flinkbuf.spark.exchange.blocking import WriteTask
     from flinkbuf.web.serving import Served
@@ -48,7 +50,7 @@ class Exchanges:
         What the tasks are called by at their end.
     """
 
-    def __init__(self, meeting: Meeting, last_calls: Accumulator[Any] | None = None) -> None:
+    def __init__(self, meeting: Meeting, last_calls: Accumulator[object] | None = None) -> None:
         self.last_calls = last_calls
         self._summaries: deque[ExchangeSummary] = deque(maxlen=SUMMARIES_KEPT)
         self.meet_at(meeting)
@@ -72,7 +74,7 @@ class Exchanges:
     def _program(self, group_id: str) -> StageProgram:
         *_, name, task_count, pattern = group_id.split("/")
 
-        def make_job(target: StageJob, on_end: Any) -> RunningJob:
+        def make_job(target: StageJob, on_end: Callable[[BaseException | None], object]) -> RunningJob:
             # A task goes when it is done: none is missed for its silence. Who hangs or dies, its connection tells.
             config = patient(JobMasterConfig(heartbeat_timeout_ms=NEVER_MS))
             graph = graph_of(name, int(task_count), is_pointwise=pattern == "pointwise")
@@ -153,7 +155,7 @@ def _by_spark() -> None:
 # ---- those of each SparkContext
 
 _lock = threading.Lock()
-_by_owner: weakref.WeakKeyDictionary[Any, Exchanges] = weakref.WeakKeyDictionary()
+_by_owner: weakref.WeakKeyDictionary[object, Exchanges] = weakref.WeakKeyDictionary()
 
 
 def exchanges_of(context: SparkContext) -> Exchanges:
@@ -161,12 +163,12 @@ def exchanges_of(context: SparkContext) -> Exchanges:
     return _met(context, meeting_of(context), lambda: last_calls_of(context))
 
 
-def exchanges_of_client(session: Any) -> Exchanges:
+def exchanges_of_client(session: SparkSession) -> Exchanges:
     """Return those of a session of Spark Connect."""
     return _met(session, meeting_of_client(session), lambda: None)
 
 
-def _met(owner: Any, meeting: Meeting, make_last_calls: Any) -> Exchanges:
+def _met(owner: object, meeting: Meeting, make_last_calls: Callable[[], Accumulator[object] | None]) -> Exchanges:
     with _lock:
         known = _by_owner.get(owner)
         if known is None:
@@ -176,7 +178,7 @@ def _met(owner: Any, meeting: Meeting, make_last_calls: Any) -> Exchanges:
         return known
 
 
-def summaries_of(owner: SparkContext | Any) -> list[ExchangeSummary]:
+def summaries_of(owner: SparkContext | SparkSession) -> list[ExchangeSummary]:
     """Return what the latest runs in a SparkContext, or a session of Spark Connect, counted, the last one last."""
     known = _by_owner.get(owner)
     return [] if known is None else known.summaries

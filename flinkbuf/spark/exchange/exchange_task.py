@@ -14,7 +14,7 @@ import uuid
 from collections.abc import Callable
 from dataclasses import asdict
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from flinkbuf.errors import CancelTaskError, PeerFailedError
 from flinkbuf.network.environment import NetworkEnvironment
@@ -33,6 +33,9 @@ from flinkbuf.streaming.task.task_state import TaskState
 if TYPE_CHECKING:
     from flinkbuf.network.input_gate import InputGate
     from flinkbuf.network.partition import ResultPartition
+    from flinkbuf.runtime.manager.managed_task import TaskSurroundings
+    from flinkbuf.runtime.manager.memory_manager import MemoryManager
+    from flinkbuf.runtime.protocol.deployment import TaskDeploymentDescriptor
 
 GOODBYE_TIMEOUT_S = 1.0  # for the driver to take what the task has counted, or why it has failed
 PATIENT = TaskExecutorConfig(cancellation_interval_ms=0, cancellation_timeout_ms=0)  # Spark ends who does not come out
@@ -43,7 +46,7 @@ class ExchangeTask(ManagedTask):
 
     Parameters
     ----------
-    given
+    descriptor, surroundings, memory
         What `ManagedTask` takes.
     thread : Thread
         Spark's.
@@ -51,8 +54,16 @@ class ExchangeTask(ManagedTask):
         Called with the task when its partition is there.
     """
 
-    def __init__(self, *given: Any, thread: threading.Thread, deployed: Callable[[ExchangeTask], object]) -> None:
-        super().__init__(*given)
+    def __init__(
+        self,
+        descriptor: TaskDeploymentDescriptor,
+        surroundings: TaskSurroundings,
+        memory: MemoryManager,
+        *,
+        thread: threading.Thread,
+        deployed: Callable[[ExchangeTask], object],
+    ) -> None:
+        super().__init__(descriptor, surroundings, memory)
         self._thread = thread
         self._deployed = deployed
         self._started = time.monotonic()

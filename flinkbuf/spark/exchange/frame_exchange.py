@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from flinkbuf.config import NetworkConfig
 from flinkbuf.records.partitioner import NamedPartitioner, Partitioner
@@ -36,6 +36,7 @@ from flinkbuf.spark.exchange.frame_shuffle import channel_ids, into_channels
 from flinkbuf.spark.exchange.frame_tasks import (
     ARRIVING_BYTES,
     ROWS_SCHEMA,
+    BatchFunction,
     BatchLimits,
     Columns,
     FrameReadTask,
@@ -48,7 +49,7 @@ from flinkbuf.spark.exchange.whole import computed_whole
 from flinkbuf.spark.workers import check_workers, shipped
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
 _ARROW = "spark.sql.execution.arrow."
@@ -57,16 +58,16 @@ _SORTS_FIRST = "spark.sql.execution.sortBeforeRepartition"
 
 def exchange_frame(
     data: DataFrame,
-    key: Any,
-    partitioner: Any,
-    num_partitions: Any,
+    key: object,
+    partitioner: object,
+    num_partitions: object,
     mode: str,
     config: NetworkConfig | None,
     *,
-    before: Any = None,
-    before_schema: Any = None,
-    after: Any = None,
-    schema: Any = None,
+    before: BatchFunction | None = None,
+    before_schema: object = None,
+    after: BatchFunction | None = None,
+    schema: object = None,
 ) -> DataFrame:
     """Return the DataFrame of the rows of `data` in the partitions that they are sent to; see `exchange`."""
     chosen = _check_partitioner(choose_partitioner(key, partitioner), num_partitions)
@@ -124,7 +125,7 @@ class FrameExchange:
         columns: Columns,
         partitioner: Partitioner,
         config: NetworkConfig | None,
-        after: Any,
+        after: BatchFunction | None,
         result: StructType,
     ) -> None:
         self.rows, self.source, self.columns = rows, source, columns
@@ -202,7 +203,7 @@ def is_connect(data: DataFrame) -> bool:
     return any(each.__module__.startswith("pyspark.sql.connect.") for each in type(data).__mro__)
 
 
-def setting(session: Any, name: str, default: str) -> str:
+def setting(session: SparkSession, name: str, default: str) -> str:
     """Return a setting of the session as text; the default where Spark knows none of that name."""
     try:
         found = session.conf.get(name)
@@ -211,7 +212,7 @@ def setting(session: Any, name: str, default: str) -> str:
     return default if found is None else str(found).lower() if str(found) in ("True", "False") else str(found)
 
 
-def with_plain_names(data: DataFrame, before: Any) -> tuple[DataFrame, FrameSource]:
+def with_plain_names(data: DataFrame, before: BatchFunction | None) -> tuple[DataFrame, FrameSource]:
     """Return the rows under names that ``mapInArrow`` can find, and the source that gives them their own.
 
     It looks for columns by name, and finds none whose name has a dot, and not which of two that have the same.
@@ -223,7 +224,7 @@ def with_plain_names(data: DataFrame, before: Any) -> tuple[DataFrame, FrameSour
     return data.toDF(*(f"c{place}" for place in range(len(names)))), FrameSource(names, before)
 
 
-def columns_of(crossing: StructType, session: Any) -> Columns:
+def columns_of(crossing: StructType, session: SparkSession) -> Columns:
     """Return what the rows between the tasks are, as this session's ``mapInArrow`` has them."""
     is_large = setting(session, _ARROW + "useLargeVarTypes", "false") == "true"
     found = crossing_schema(crossing, setting(session, "spark.sql.session.timeZone", "UTC"), is_large)
@@ -236,7 +237,7 @@ def columns_of(crossing: StructType, session: Any) -> Columns:
     return Columns(found, type_between_tasks(found), limits)
 
 
-def _arrow_limits(session: Any) -> tuple[int, int]:
+def _arrow_limits(session: SparkSession) -> tuple[int, int]:
     """Return how many rows, and bytes, Spark puts in an Arrow batch; 0 or less: any number."""
     rows = int(setting(session, _ARROW + "maxRecordsPerBatch", "10000"))
     return rows, bytes_of(setting(session, _ARROW + "maxBytesPerBatch", "0"))
@@ -258,7 +259,7 @@ MAX_FILLERS = 4096
 _SHIFTS = {"b": 0, "k": 10, "m": 20, "g": 30, "t": 40}
 
 
-def filler_count(session: Any, config: NetworkConfig | None) -> int:
+def filler_count(session: SparkSession, config: NetworkConfig | None) -> int:
     """Return how many empty rows go with each envelope, so that Spark's batches stay below `ARRIVING_BYTES` or so.
 
     None where Spark's own limit sees to it, which ``mapInArrow`` keeps since 4.1. Where Spark puts tens of millions of
@@ -272,7 +273,7 @@ def filler_count(session: Any, config: NetworkConfig | None) -> int:
     return min(MAX_FILLERS, max(0, -(-most_rows * size // ARRIVING_BYTES) - 1))
 
 
-def _check_partitioner(partitioner: Partitioner, num_partitions: Any) -> Partitioner:
+def _check_partitioner(partitioner: Partitioner, num_partitions: object) -> Partitioner:
     """Refuse what cannot be asked about rows that cross as columns, with the way out."""
     if partitioner.kind == "custom":
         raise TypeError(
@@ -292,7 +293,7 @@ def _check_partitioner(partitioner: Partitioner, num_partitions: Any) -> Partiti
     return partitioner
 
 
-def _check_functions(before: Any, before_schema: Any, after: Any, schema: Any) -> None:
+def _check_functions(before: object, before_schema: object, after: object, schema: object) -> None:
     for name, function in (("before", before), ("after", after)):
         if function is not None and not callable(function):
             raise TypeError(f"{name}= is a function over an iterator of Arrow batches, got {function!r}")
@@ -302,13 +303,19 @@ def _check_functions(before: Any, before_schema: Any, after: Any, schema: Any) -
         raise ValueError("schema= says what after= gives, which was not given; for what before= gives: before_schema=")
 
 
-def _said_by(argument: str, schema: Any) -> str:
+def _said_by(argument: str, schema: object) -> str:
     """Return who names the columns, for an error."""
     return "the DataFrame has" if schema is None else f"{argument}= says"
 
 
 def _without_columns(
-    data: DataFrame, partitioner: Partitioner, count: int | None, mode: str, config: Any, before: Any, after: Any
+    data: DataFrame,
+    partitioner: Partitioner,
+    count: int | None,
+    mode: str,
+    config: NetworkConfig | None,
+    before: BatchFunction | None,
+    after: BatchFunction | None,
 ) -> DataFrame:
     """Exchange rows of which nothing is left but their number: Arrow's batches of no columns lose it in Spark."""
     from pyspark.sql import functions
@@ -329,7 +336,9 @@ def _check_ranges_without_texts(partitioner: RangePartitioner, names: list[str],
         )
 
 
-def _with_texts(data: DataFrame, partitioner: Partitioner, count: int | None, mode: str, config: Any) -> DataFrame:
+def _with_texts(
+    data: DataFrame, partitioner: Partitioner, count: int | None, mode: str, config: NetworkConfig | None
+) -> DataFrame:
     """Exchange rows with columns that ``mapInArrow`` does not take, or not give: they cross as text."""
     from pyspark.sql import functions
 

@@ -6,9 +6,10 @@ hash; so do exchanges by turns and at random, unless the rows come straight from
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from py4j.java_gateway import JavaObject
     from pyspark.sql import DataFrame
 
 # Parts of a plan that give their rows in the order in which they get them, or read them.
@@ -36,7 +37,7 @@ def in_certain_order(rows: DataFrame, is_client: bool) -> DataFrame:
     return rows.sortWithinPartitions(functions.xxhash64(*columns), functions.hash(*columns))
 
 
-def _has_certain_order(plan: Any) -> bool:
+def _has_certain_order(plan: JavaObject) -> bool:
     kind = plan.getClass().getSimpleName()
     if kind == "LogicalRDD":
         return str(plan.rdd().outputDeterministicLevel().toString()) == "DETERMINATE"

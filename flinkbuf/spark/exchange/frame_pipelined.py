@@ -5,9 +5,9 @@ A task is that of a pipelined exchange of an RDD (pipelined.py) but for what it 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from flinkbuf.network.partition import ResultPartition
 from flinkbuf.records.record_writer import RecordWriter
@@ -19,9 +19,14 @@ from flinkbuf.spark.stage.barrier_stage import check_allocation, check_chain, ch
 from flinkbuf.spark.stage.driver_address import DriverAddress
 
 if TYPE_CHECKING:
+    import pyarrow
+    from py4j.java_gateway import JavaObject
     from pyspark.sql import DataFrame
 
+    from flinkbuf._core.flow.record_exchange import RecordExchange
+    from flinkbuf.network.input_gate import InputGate
     from flinkbuf.spark.exchange.blocking import WriteTask
+    from flinkbuf.spark.exchange.exchange_task import ExchangeManager, ExchangeTask
 
 
 @dataclass(frozen=True)
@@ -46,7 +51,7 @@ class FramePipelinedTask(PipelinedTask):
     handed_over: FrameReadTask | None = None
     after: BatchFunction | None = None
 
-    def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:  # type: ignore[override]
+    def __call__(self, batches: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:  # type: ignore[override]
         """Return the batches of this task's partition, and send its own to the others meanwhile."""
         from pyspark import TaskContext
 
@@ -55,7 +60,7 @@ class FramePipelinedTask(PipelinedTask):
         own = batches if self.handed_over is None else self.handed_over.read(batches)
         return self.results(context.partitionId(), self.source(own))
 
-    def results(self, index: int, batches: Iterator[Any]) -> Iterator[Any]:
+    def results(self, index: int, batches: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
         """Yield what comes for partition `index`, through the user's function; what that leaves is passed over."""
         arriving = self._run(index, batches)
         next(arriving)  # the task has joined the others
@@ -64,19 +69,35 @@ class FramePipelinedTask(PipelinedTask):
         finally:
             arriving.close()  # sends the rest; or fails the others, if an error is on its way
 
-    def _exchange(self, writer: RecordWriter, partition: ResultPartition, gate: Any, records: Any, check: Any) -> Any:
+    def _exchange(
+        self,
+        writer: RecordWriter,
+        partition: ResultPartition,
+        gate: InputGate,
+        records: Iterator[pyarrow.RecordBatch],
+        check: Callable[[], object],
+    ) -> BatchExchange:
         return BatchExchange(writer, partition, gate, self.columns.builder(), records, check)
 
-    def _give_up(self, partition: ResultPartition, exchange: Any, error: BaseException) -> None:
-        if exchange is None:
-            partition.fail(reason_of(error))
-        else:
+    def _give_up(
+        self, partition: ResultPartition, exchange: RecordExchange | BatchExchange | None, error: BaseException
+    ) -> None:
+        if isinstance(exchange, BatchExchange):
             exchange.give_up(reason_of(error))
+        else:
+            partition.fail(reason_of(error))
 
-    def _explain(self, index: int, error: BaseException, *rest: Any) -> BaseException:
+    def _explain(
+        self,
+        index: int,
+        error: BaseException,
+        task: ExchangeTask | None,
+        manager: ExchangeManager,
+        is_over_own_record: bool,
+    ) -> BaseException:
         if isinstance(error, ValueError) and getattr(error, "record_number", None) is not None:
             return refused(index, error)
-        return super()._explain(index, error, *rest)
+        return super()._explain(index, error, task, manager, is_over_own_record)
 
 
 # ---- on the driver, of a classic session
@@ -105,7 +126,7 @@ def task_count_of(rows: DataFrame, asked: int | None) -> tuple[int, bool]:
 
 def partition_count(rows: DataFrame) -> int | None:
     """Return how many partitions the rows have; None if that is not certain, or they cannot be read in a barrier."""
-    plan: Any = rows._jdf.queryExecution().executedPlan()
+    plan: JavaObject = rows._jdf.queryExecution().executedPlan()
     if plan.getClass().getSimpleName() == "AdaptiveSparkPlanExec":
         return None
     made = rows.rdd

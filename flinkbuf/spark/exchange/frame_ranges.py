@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from flinkbuf.records.range_partitioner import KeySample, RangePartitioner, range_bounds, sample_keys, sample_size
 from flinkbuf.spark.exchange.frame_tasks import Columns, FrameSource
 from flinkbuf.spark.workers import shipped
 
 if TYPE_CHECKING:
+    import pyarrow
     from pyspark.sql import DataFrame
 
 SAMPLE_SCHEMA = "seen bigint, keys array<binary>"
@@ -36,14 +37,14 @@ class FrameSampleTask:
     columns: Columns
     size: int
 
-    def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
+    def __call__(self, batches: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
         """Return the row for the batches of this task's partition."""
         from pyspark import TaskContext
 
         context = TaskContext.get()
         return self.sample(0 if context is None else context.partitionId(), batches)
 
-    def sample(self, producer: int, batches: Iterator[Any]) -> Iterator[Any]:
+    def sample(self, producer: int, batches: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
         """Yield the row of Spark partition `producer`."""
         import pyarrow as pa
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from flinkbuf.records.arrow_batches import record_type
 from flinkbuf.records.partitioner import WHOLE_RECORD, KeyPartitioner, Partitioner
@@ -17,10 +17,10 @@ from flinkbuf.types.types import TypeInformation
 
 if TYPE_CHECKING:
     import pyarrow
-    from pyspark.sql.types import DataType, StructType
+    from pyspark.sql.types import DataType, StructField, StructType
 
 
-def as_struct_type(schema: Any, name: str) -> StructType:
+def as_struct_type(schema: object, name: str) -> StructType:
     """Take a schema as ``mapInArrow`` does, or in any form that `flinkbuf.as_type` reads.
 
     Raises
@@ -156,7 +156,7 @@ def check_keys(partitioner: Partitioner, columns: StructType) -> None:
             check_not_collated(field)
 
 
-def _column_of(part: Any, columns: list[str], is_case_sensitive: bool) -> Any:
+def _column_of(part: object, columns: list[str], is_case_sensitive: bool) -> object:
     if callable(part):
         raise TypeError(
             f"the key {part!r} is a function of a record, and the rows of a DataFrame cross as columns: make it a "
@@ -178,7 +178,7 @@ def _column_of(part: Any, columns: list[str], is_case_sensitive: bool) -> Any:
     raise ValueError(f"{what} {part!r}: the columns are {', '.join(names)}")
 
 
-def _field_of(field: Any, name: str, convert: Callable[[DataType], pyarrow.DataType]) -> pyarrow.Field:
+def _field_of(field: StructField, name: str, convert: Callable[[DataType], pyarrow.DataType]) -> pyarrow.Field:
     import pyarrow as pa
     from pyspark.errors import PySparkTypeError
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import numpy as np
+    from pyspark.sql import DataFrame, SparkSession
 
 _SEED = 42  # of Spark's HashPartitioning
 _STEP = 1 << 14  # numbers looked at in one go
 
 
-def has_partition_ids(session: Any) -> bool:
+def has_partition_ids(session: SparkSession) -> bool:
     """Whether Spark can be told the partition of a row: ``repartitionById``, since 4.1."""
     from pyspark.sql import DataFrame
 
@@ -20,12 +21,12 @@ def has_partition_ids(session: Any) -> bool:
     return hasattr(DataFrame, "repartitionById") and (major, minor) >= (4, 1)
 
 
-def channel_ids(session: Any, channel_count: int) -> Sequence[int]:
+def channel_ids(session: SparkSession, channel_count: int) -> Sequence[int]:
     """Return for each channel the number that `into_channels` brings to the partition of that index."""
     return range(channel_count) if has_partition_ids(session) else hashed_ids(channel_count)
 
 
-def into_channels(rows: Any, channel_count: int) -> Any:
+def into_channels(rows: DataFrame, channel_count: int) -> DataFrame:
     """Return the DataFrame whose partition c has the rows whose first column is the id of channel c."""
     column = rows.columns[0]
     if has_partition_ids(rows.sparkSession):
@@ -54,7 +55,7 @@ def hashed_ids(channel_count: int) -> list[int]:
     return [int(number) for number in ids]
 
 
-def partitions_of(numbers: Any, partition_count: int) -> np.ndarray:
+def partitions_of(numbers: object, partition_count: int) -> np.ndarray:
     """Return the partition that ``repartition(partition_count, column)`` sends each of these ints to.
 
     References

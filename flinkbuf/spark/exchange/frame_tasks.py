@@ -7,7 +7,7 @@ one for each buffer.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -25,7 +25,10 @@ from flinkbuf.spark.exchange.row_checksum import tail_of, tail_size
 if TYPE_CHECKING:
     import pyarrow
 
-BatchFunction = Callable[[Iterator[Any]], Iterable[Any]]
+    from flinkbuf._core.flow.batch_reader import BatchBuilder
+    from flinkbuf.types.type_information import TypeInformation
+
+BatchFunction = Callable[[Iterator[Any]], Iterable[object]]  # of pyarrow.RecordBatch, which has no types of its own
 
 ROWS_SCHEMA = "channel int, envelope binary"
 ROWS_BYTES = 1 << 20  # of envelopes that go to Spark in one Arrow batch
@@ -55,11 +58,11 @@ class Columns:
         Of the batches that are read.
     """
 
-    schema: Any
-    type: Any
+    schema: pyarrow.Schema
+    type: TypeInformation
     limits: BatchLimits = BatchLimits()
 
-    def builder(self) -> Any:
+    def builder(self) -> BatchBuilder:
         """Return what makes the batches."""
         return batch_builder(self.type.codec, self.schema, self.limits.max_rows, self.limits.max_bytes)
 
@@ -88,11 +91,11 @@ class NamedColumns:
     argument: str
     said_by: str
 
-    def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
+    def __call__(self, batches: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
         """Return the function's batches, with the columns in their order."""
         return self._in_order(iter(self.function(batches)))
 
-    def _in_order(self, results: Iterator[Any]) -> Iterator[Any]:
+    def _in_order(self, results: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
         import pyarrow as pa
 
         try:
@@ -130,7 +133,7 @@ class FrameSource:
     names: list[str] | None = None
     before: BatchFunction | None = None
 
-    def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
+    def __call__(self, batches: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
         """Return the batches that are exchanged."""
         if self.names is not None:
             batches = _renamed(batches, self.names)
@@ -144,7 +147,7 @@ class MapTask:
     source: FrameSource
     after: BatchFunction | None = None
 
-    def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
+    def __call__(self, batches: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
         """Return the batches for Spark."""
         results = self.source(batches)
         return results if self.after is None else iter(self.after(results))
@@ -167,18 +170,18 @@ class FrameWriteTask:
     """
 
     write: WriteTask
-    ids: Any
+    ids: Sequence[int]
     source: FrameSource = FrameSource()
     fillers: int = 0
 
-    def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
+    def __call__(self, batches: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
         """Return the rows for the batches of this task's partition."""
         from pyspark import TaskContext
 
         context = TaskContext.get()
         return self.rows(0 if context is None else context.partitionId(), batches)
 
-    def rows(self, producer: int, batches: Iterator[Any]) -> Iterator[Any]:
+    def rows(self, producer: int, batches: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
         """Yield the rows of Spark partition `producer`, in batches of about `ROWS_BYTES`."""
         waiting, digests = _Rows(self.fillers), RecordDigests(self.write.channel_count)
         try:
@@ -258,22 +261,22 @@ class FrameReadTask:
 
     exchange_id: int
     columns: Columns
-    ids: Any
+    ids: Sequence[int]
     config: NetworkConfig | None = None
     after: BatchFunction | None = None
 
-    def __call__(self, rows: Iterator[Any]) -> Iterator[Any]:
+    def __call__(self, rows: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
         """Return the batches for Spark."""
         batches = self.read(rows)
         return batches if self.after is None else iter(self.after(batches))
 
-    def read(self, rows: Iterator[Any]) -> Iterator[Any]:
+    def read(self, rows: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
         """Yield the batches of the one channel whose rows these are; none if there is no row."""
         arrivals = Arrivals(self.exchange_id, -1, iter(()), self.config)
         arrivals.envelopes = self._envelopes(rows, arrivals)
         yield from ChannelReader(arrivals, self.columns)
 
-    def _envelopes(self, rows: Iterator[Any], arrivals: Arrivals) -> Iterator[memoryview]:
+    def _envelopes(self, rows: Iterator[pyarrow.RecordBatch], arrivals: Arrivals) -> Iterator[memoryview]:
         """Yield the envelopes in the rows, where they lie; and learn from the first which channel it is."""
         import numpy as np
 
@@ -298,7 +301,7 @@ class FrameReadTask:
                     yield whole[start:end]
 
 
-class ChannelReader(Iterator[Any]):
+class ChannelReader(Iterator["pyarrow.RecordBatch"]):
     """The batches in what has arrived for one channel, one producer after the other.
 
     A batch may hold rows of several producers. One whose buffers end inside a record is an error of its own, not the
@@ -310,7 +313,7 @@ class ChannelReader(Iterator[Any]):
         self._producer = 0
         self._reader = BatchBufferReader(self._buffers(), columns.type.codec, columns.builder())
 
-    def __next__(self) -> Any:
+    def __next__(self) -> pyarrow.RecordBatch:
         try:
             return next(self._reader)
         except CorruptDataError as error:
@@ -326,6 +329,6 @@ class ChannelReader(Iterator[Any]):
                 raise CorruptDataError(f"{where}: its last record is cut off after {cut} bytes")
 
 
-def _renamed(batches: Iterator[Any], names: list[str]) -> Iterator[Any]:
+def _renamed(batches: Iterator[pyarrow.RecordBatch], names: list[str]) -> Iterator[pyarrow.RecordBatch]:
     for batch in batches:
         yield batch.rename_columns(names)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -44,15 +44,18 @@ if TYPE_CHECKING:
     from pyspark import RDD, Accumulator, SparkContext
     from pyspark.sql import SparkSession
 
+    from flinkbuf.network.input_gate import InputGate
+    from flinkbuf.spark.exchange.batch_exchange import BatchExchange
+
 # How long a task whose connection broke waits for the driver to say which task is gone. The driver says it when Spark
 # has heard of the cause, or after stage_runs.FAILURE_WAIT_MS, so this has to be longer.
 NOTICE_PATIENCE_S = 3.0
 # What runs in this process, by the iterator that was given out. Whoever drops that has had enough, or failed: which of
 # the two shows at the end of the task only, and until then nothing may end.
-running: dict[Iterator[Any], NetworkEnvironment] = {}
+running: dict[Iterator[object], NetworkEnvironment] = {}
 
 
-def exchange_pipelined(data: RDD[Any], write: WriteTask) -> RDD[Any]:
+def exchange_pipelined(data: RDD[object], write: WriteTask) -> RDD[object]:
     """Return the RDD whose tasks exchange the records of `data` as `write` says."""
     if write.producer_count != write.channel_count:
         data, write = _with_as_many_tasks(data, write)
@@ -62,7 +65,7 @@ def exchange_pipelined(data: RDD[Any], write: WriteTask) -> RDD[Any]:
     return declare_order(made, **write.order, is_unordered=True)
 
 
-def meeting_place_of(context: SparkContext, write: WriteTask) -> tuple[DriverAddress, Accumulator[Any] | None]:
+def meeting_place_of(context: SparkContext, write: WriteTask) -> tuple[DriverAddress, Accumulator[object] | None]:
     """Return where the tasks of an exchange meet, and what they are called by at their end.
 
     OSError if the driver cannot listen for them.
@@ -73,7 +76,7 @@ def meeting_place_of(context: SparkContext, write: WriteTask) -> tuple[DriverAdd
     return exchanges.address_of(write), exchanges.last_calls
 
 
-def _with_as_many_tasks(data: RDD[Any], write: WriteTask) -> tuple[RDD[Any], WriteTask]:
+def _with_as_many_tasks(data: RDD[object], write: WriteTask) -> tuple[RDD[object], WriteTask]:
     """Bring the data, through Spark's shuffle, into as many partitions as the result has.
 
     A barrier stage has one task for each partition of what it reads, and Spark lets nothing put these together within
@@ -117,28 +120,28 @@ class PipelinedTask:
 
     write: WriteTask
     driver: DriverAddress
-    last_calls: Accumulator[Any] | None
+    last_calls: Accumulator[object] | None
     bind_host: str | None = None
 
-    def __call__(self, index: int, records: Iterable[Any]) -> Iterator[Any]:
+    def __call__(self, index: int, records: Iterable[object]) -> Iterator[object]:
         """Return the records for Spark partition `index`, and send those of this task to the others meanwhile.
 
         When this returns, the task has joined the others. What is left of its own records when the iterator is closed,
         or when the code that reads from it has come to its end well, however much it read, is sent then.
         """
-        results = self._run(index, records)
+        results = self._run(index, iter(records))
         running[results] = next(results)
         if self.last_calls is not None:
             call_at_end(self.last_calls, partial(_send_rest, results))
         return results
 
-    def _run(self, index: int, records: Iterable[Any]) -> Generator[Any, None, None]:
+    def _run(self, index: int, records: Iterator[object]) -> Generator[Any, None, None]:
         handled = sys.exc_info()[1]
         tasks, where = f"its {self.write.channel_count} tasks", f"exchange {self.write.name}: "
         check_all_run(self.write.channel_count, tasks, "a pipelined exchange", where)
         manager = self._join(index)
         task: ExchangeTask | None = None
-        exchange: Any = None
+        exchange: RecordExchange | BatchExchange | None = None
         try:
             task = manager.take()
             exchange = self._connect(task, index, records)
@@ -192,7 +195,7 @@ class PipelinedTask:
             config, host=self.bind_host or local_host, advertised_host=local_host, num_segments=wanted
         )
 
-    def _connect(self, task: ExchangeTask, index: int, records: Iterable[Any]) -> Any:
+    def _connect(self, task: ExchangeTask, index: int, records: Iterator[object]) -> RecordExchange | BatchExchange:
         write = self.write
         writer = RecordWriter(
             task.partition,
@@ -204,11 +207,20 @@ class PipelinedTask:
         )
         return self._exchange(writer, task.partition, task.open_gate(), records, task.check)
 
-    def _exchange(self, writer: RecordWriter, partition: ResultPartition, gate: Any, records: Any, check: Any) -> Any:
+    def _exchange(
+        self,
+        writer: RecordWriter,
+        partition: ResultPartition,
+        gate: InputGate,
+        records: Iterator[object],
+        check: Callable[[], object],
+    ) -> RecordExchange | BatchExchange:
         """Return what writes and reads: an iterator of what has come, with `write_rest` and `figures`."""
         return RecordExchange(writer, RecordReader(gate, self.write.type), records, check)
 
-    def _give_up(self, partition: ResultPartition, exchange: Any, error: BaseException) -> None:
+    def _give_up(
+        self, partition: ResultPartition, exchange: RecordExchange | BatchExchange | None, error: BaseException
+    ) -> None:
         """Tell whoever reads from here why nothing more comes: he need not wait for the connection to break."""
         partition.fail(reason_of(error))
 
@@ -256,7 +268,7 @@ def _check_consumer(stop: GeneratorExit, handled: BaseException | None) -> None:
         raise _ConsumerFailedError(f"the code that reads its records failed with {reason_of(error)}") from None
 
 
-def _send_rest(results: Generator[Any, None, None]) -> None:
+def _send_rest(results: Generator[object, None, None]) -> None:
     try:
         results.close()
     finally:
@@ -293,7 +305,7 @@ def exchange_summaries(context: SparkContext | SparkSession | None = None) -> li
     return [] if (owner := _owner_of(context)) is None else summaries_of(owner)
 
 
-def _owner_of(given: Any) -> Any:
+def _owner_of(given: SparkContext | SparkSession | None) -> SparkContext | SparkSession | None:
     """Return the SparkContext, or the session of Spark Connect, that exchanges belong to."""
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
@@ -302,4 +314,5 @@ def _owner_of(given: Any) -> Any:
         given = SparkSession.getActiveSession()
         is_client = type(given).__module__.startswith("pyspark.sql.connect.")
         return given if is_client else SparkContext._active_spark_context
-    return given.sparkContext if type(given).__module__ == "pyspark.sql.session" else given
+    is_classic = type(given).__module__ == "pyspark.sql.session"
+    return given.sparkContext if is_classic and isinstance(given, SparkSession) else given

@@ -6,7 +6,6 @@ import builtins
 import dis
 from collections.abc import Iterator
 from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
-from typing import Any
 
 _CONSTANTS = (int, float, complex, str, bytes, range, type(None), type(Ellipsis))
 _MODULES = frozenset(
@@ -29,7 +28,7 @@ _ODD_BUILTINS = frozenset(("__import__", "compile", "eval", "exec", "globals", "
 _CHANGES = frozenset(("STORE_GLOBAL", "DELETE_GLOBAL", "STORE_ATTR", "DELETE_ATTR", "IMPORT_STAR"))
 
 
-def is_pure(function: Any) -> bool:
+def is_pure(function: object) -> bool:
     """Whether a function reaches nothing that may change between two calls.
 
     That holds for a plain function of Python whose globals, closure and defaults are constants, other such functions,
@@ -44,7 +43,7 @@ def is_pure(function: Any) -> bool:
     return _is_constant(function, set())
 
 
-def _is_constant(value: Any, seen: set[int]) -> bool:
+def _is_constant(value: object, seen: set[int]) -> bool:
     if isinstance(value, _CONSTANTS) or id(value) in seen:
         return True
     if isinstance(value, (tuple, frozenset)):

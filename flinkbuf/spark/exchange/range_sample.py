@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from flinkbuf.records.range_partitioner import KeySample, RangePartitioner, range_bounds, sample_keys, sample_size
 from flinkbuf.spark.workers import shipped
@@ -22,13 +22,13 @@ class SampleTask:
     type: TypeInformation
     size: int
 
-    def __call__(self, producer: int, records: Iterable[Any]) -> Iterator[KeySample]:
+    def __call__(self, producer: int, records: Iterable[object]) -> Iterator[KeySample]:
         """Yield one sample."""
         yield sample_keys(records, self.partitioner, self.type, size=self.size, producer_index=producer)
 
 
 def with_sampled_bounds(
-    data: RDD[Any], partitioner: RangePartitioner, record_type: TypeInformation, channel_count: int
+    data: RDD[object], partitioner: RangePartitioner, record_type: TypeInformation, channel_count: int
 ) -> RangePartitioner:
     """Return the partitioner with bounds; runs a job that computes all of `data`, unless one channel takes it all."""
     partitioner.range_fields(record_type)  # a field that is not there fails here, not in a task

@@ -11,7 +11,7 @@ import os
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from flinkbuf.config import NetworkConfig
 from flinkbuf.log import logger
@@ -32,14 +32,14 @@ SAMPLE_SIZE = 200  # records looked at in each of up to three Spark partitions w
 
 
 def exchange_rdd(
-    data: "RDD[Any]",
-    key: Any,
-    partitioner: Any,
-    num_partitions: Any,
+    data: "RDD[object]",
+    key: object,
+    partitioner: object,
+    num_partitions: object,
     mode: str,
     config: NetworkConfig | None,
-    type: Any = None,
-) -> "RDD[Any]":
+    type: object = None,
+) -> "RDD[object]":
     """Return the RDD of the records of `data` in the partitions that they are sent to; see `exchange`."""
     producer_count = data.getNumPartitions()
     channel_count = max(1, producer_count) if num_partitions is None else check_count(num_partitions)
@@ -70,7 +70,7 @@ def exchange_rdd(
     return through_shuffle(data, write)
 
 
-def _choose_partitioner(key: Any, partitioner: Any) -> Partitioner:
+def _choose_partitioner(key: object, partitioner: object) -> Partitioner:
     """As `choose_partitioner`; a key of several parts needs a type where one of them is a function."""
     chosen = choose_partitioner(key, partitioner)
     if (
@@ -86,7 +86,7 @@ def _choose_partitioner(key: Any, partitioner: Any) -> Partitioner:
     return chosen
 
 
-def _read_type(declared: Any) -> tuple[TypeInformation | None, bool]:
+def _read_type(declared: object) -> tuple[TypeInformation | None, bool]:
     """Return the type of the records, None if it is left out; and whether it was made of a pyspark type."""
     from pyspark.sql.types import DataType
 
@@ -130,7 +130,7 @@ def _needs_key_type(partitioner: Partitioner) -> bool:
 
 
 def _infer_types(
-    data: "RDD[Any]", record_type: TypeInformation | None, partitioner: Partitioner
+    data: "RDD[object]", record_type: TypeInformation | None, partitioner: Partitioner
 ) -> tuple[TypeInformation, Partitioner, tuple[str, ...]]:
     """Take from a sample what was left out: the type of the records, of a key function's keys; and tell the user.
 
@@ -155,7 +155,7 @@ def _infer_types(
     return record_type, partitioner, tuple(found)
 
 
-def _infer_record_type(records: list[Any]) -> TypeInformation:
+def _infer_record_type(records: list[object]) -> TypeInformation:
     from pyspark.sql import Row
 
     try:
@@ -166,7 +166,7 @@ def _infer_record_type(records: list[Any]) -> TypeInformation:
         raise TypeError(f"{error}; for the rows of a DataFrame df, type=df.schema") from None
 
 
-def _sample(data: "RDD[Any]") -> list[Any]:
+def _sample(data: "RDD[object]") -> list[object]:
     """Return the first records of up to three Spark partitions, or some of the others if these are empty."""
     count = data.getNumPartitions()
     if count == 0:
@@ -185,5 +185,5 @@ def _sample(data: "RDD[Any]") -> list[Any]:
     return list(data.context.runJob(data, lambda rest: islice(rest, few), others))
 
 
-def _head(records: Iterable[Any]) -> Iterator[Any]:
+def _head(records: Iterable[object]) -> Iterator[object]:
     return islice(records, SAMPLE_SIZE)

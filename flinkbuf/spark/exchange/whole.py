@@ -5,7 +5,8 @@ Spark says so in fifty lines, or stops its context. What is made of the result b
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NoReturn
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NoReturn
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -29,7 +30,7 @@ class _Part:
     def __init__(self, name: str) -> None:
         self._name = name
 
-    def __call__(self, *_: Any, **__: Any) -> NoReturn:
+    def __call__(self, *_: object, **__: object) -> NoReturn:
         raise ValueError(
             f"{self._name}() computes some partitions only, and the tasks of a pipelined exchange run all together or "
             f"not at all: put a shuffle between, as in moved.repartition(2).{self._name}(), collect() all of it, or "
@@ -40,10 +41,10 @@ class _Part:
 class _Union:
     """Stands for a method that puts two into one."""
 
-    def __init__(self, name: str, method: Any) -> None:
+    def __init__(self, name: str, method: Callable[..., DataFrame]) -> None:
         self._name, self._method = name, method
 
-    def __call__(self, other: Any, *rest: Any, **options: Any) -> Any:
+    def __call__(self, other: DataFrame, *rest: object, **options: object) -> DataFrame:
         if isinstance(getattr(other, self._name, None), _Union):
             raise ValueError(
                 f"{self._name}() would put two pipelined exchanges into one stage, which Spark runs for neither: put a "

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from flinkbuf._core.columns.arrow_column import ArrowPlan, batches_of
 from flinkbuf._core.flow.batch_records import BatchToRecords
@@ -18,6 +18,7 @@ from flinkbuf.types.type_information import TypeInformation
 
 if TYPE_CHECKING:
     import pyarrow
+    from py4j.java_gateway import JavaObject
     from pyspark import RDD
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
@@ -38,7 +39,7 @@ class ArrowRows:
     schema: pyarrow.Schema
     type: TypeInformation
 
-    def __call__(self, messages: Iterable[bytes]) -> Iterator[Any]:
+    def __call__(self, messages: Iterable[bytes]) -> Iterator[object]:
         """Return the rows of all messages."""
         return BatchToRecords(self.type.codec, (each for batch in self.batches(messages) for each in batches_of(batch)))
 
@@ -66,7 +67,7 @@ class ArrowBatches:
 
     schema: pyarrow.Schema
 
-    def __call__(self, messages: Iterable[bytes]) -> Iterator[Any]:
+    def __call__(self, messages: Iterable[bytes]) -> Iterator[object]:
         """Yield a batch for each message."""
         import pyarrow as pa
 
@@ -105,7 +106,7 @@ def safe_arrow_schema(schema: StructType, has_large_types: bool = False) -> pyar
         return None
 
 
-def fits(record_type: TypeInformation, fields: Iterable[Any]) -> bool:
+def fits(record_type: TypeInformation, fields: Iterable[object]) -> bool:
     """Whether columns of Arrow can be read as, or be made of, records of a type."""
     import pyarrow as pa
 
@@ -120,7 +121,7 @@ def _messages(data: DataFrame) -> RDD[bytes]:
     from pyspark import RDD
     from pyspark.serializers import NoOpSerializer
 
-    frame: Any = data._jdf
+    frame: JavaObject = data._jdf
     messages = frame.toArrowBatchRdd(frame.queryExecution().executedPlan())
     return RDD(messages.toJavaRDD(), data.sparkSession.sparkContext, NoOpSerializer())
 
@@ -129,19 +130,19 @@ def _has_large_types(data: DataFrame) -> bool:
     return str(data.sparkSession.conf.get("spark.sql.execution.arrow.useLargeVarTypes", "false")) == "true"
 
 
-def is_instant(found: Any) -> bool:
+def is_instant(found: pyarrow.DataType) -> bool:
     """Whether an Arrow type is that of instants."""
     import pyarrow as pa
 
     return pa.types.is_timestamp(found) and found.tz is not None
 
 
-def _local(found: Any) -> Any:
+def _local(found: pyarrow.DataType) -> pyarrow.DataType:
     import pyarrow as pa
 
     return pa.timestamp("us") if is_instant(found) else found
 
 
-def holds_instants(found: Any) -> bool:
+def holds_instants(found: pyarrow.DataType) -> bool:
     """Whether an Arrow type is that of instants, or has it inside."""
     return is_instant(found) or any(holds_instants(found.field(i).type) for i in range(found.num_fields))

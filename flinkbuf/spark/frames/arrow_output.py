@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from flinkbuf._core.flow.batch_records import RecordsToBatch
 from flinkbuf._core.operators.batch_operator import MapBatchesOperator
@@ -84,11 +84,12 @@ class MessageSink:
 
     def __init__(self, records: ArrowRecords) -> None:
         self._records = records
-        self.operator: Any = None
+        self.operator: MapBatchesOperator | None = None  # that of the sink, which sets it
         self._output: OutputQueue | None = None
 
-    def open(self, runtime_context: Any) -> None:
+    def open(self, runtime_context: object) -> None:
         """Find where Spark takes the records of this task."""
+        assert self.operator is not None
         self._output = output_of(self.operator.context)
         self._output.limit(MESSAGES_WAITING)
 
@@ -96,7 +97,7 @@ class MessageSink:
         """Let the operator go."""
         self.operator = None
 
-    def __call__(self, batch: pyarrow.RecordBatch, timestamps: Any) -> tuple[Any, ...]:
+    def __call__(self, batch: pyarrow.RecordBatch, timestamps: object) -> tuple[()]:
         self._output.put(self._records.message_of(batch), self.operator.context.mailbox.try_yield)  # type: ignore[union-attr]
         return ()
 
@@ -111,8 +112,7 @@ class ArrowSinkFactory:
     def __call__(self) -> MapBatchesOperator:
         sink = MessageSink(self.records)
         sink.operator = MapBatchesOperator(sink, self.records.gathered(), sink, MAX_DELAY_MS)
-        made: MapBatchesOperator = sink.operator
-        return made
+        return sink.operator
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column
 
 
-def to_flink(column: Column | str, type: Any) -> Column:
+def to_flink(column: Column | str, type: object) -> Column:
     """Encode a column as Flink's bytes, those of ``type.serialize``, for the `value` of a message or a file.
 
     Parameters
@@ -53,7 +53,7 @@ def to_flink(column: Column | str, type: Any) -> Column:
     return _arrow_udf(to_flink, "binary")(column)
 
 
-def from_flink(column: Column | str, type: Any, *, mode: str = "FAILFAST") -> Column:
+def from_flink(column: Column | str, type: object, *, mode: str = "FAILFAST") -> Column:
     """Decode a binary column of Flink's bytes, as `to_flink` or a Flink job wrote them.
 
     Parameters
@@ -95,7 +95,9 @@ def from_flink(column: Column | str, type: Any, *, mode: str = "FAILFAST") -> Co
     written = record_type(type)
     has_fields = written.kind in HAS_FIELDS
     result = _spark_type_of(type, has_fields)
-    schema: Any = arrow_schema_of(result) if has_fields else pa.schema([pa.field(SINGLE, arrow_type_of(result))])
+    schema: pyarrow.Schema = (
+        arrow_schema_of(result) if has_fields else pa.schema([pa.field(SINGLE, arrow_type_of(result))])
+    )
 
     def from_flink(values: pyarrow.Array) -> pyarrow.Array:
         return deserialize_array(values, written, schema=schema, mode=mode)
@@ -103,7 +105,7 @@ def from_flink(column: Column | str, type: Any, *, mode: str = "FAILFAST") -> Co
     return _arrow_udf(from_flink, result)(column)
 
 
-def _arrow_udf(function: Callable[[pyarrow.Array], pyarrow.Array], result: Any) -> Any:
+def _arrow_udf(function: Callable[[pyarrow.Array], pyarrow.Array], result: object) -> Callable[[Column | str], Column]:
     import pyarrow as pa
     import pyspark
     from pyspark.sql import functions
@@ -117,7 +119,7 @@ def _arrow_udf(function: Callable[[pyarrow.Array], pyarrow.Array], result: Any) 
     return functions.arrow_udf(function, result)  # type: ignore[call-overload]
 
 
-def _spark_type_of(description: Any, has_fields: bool) -> Any:
+def _spark_type_of(description: object, has_fields: bool) -> Any:
     """What Spark calls the values of a type."""
     import pyarrow as pa
     from pyspark.sql.pandas.types import from_arrow_type
@@ -129,7 +131,7 @@ def _spark_type_of(description: Any, has_fields: bool) -> Any:
     return from_arrow_type(pa.struct(fields) if has_fields else fields[0].type)
 
 
-def _with_exact_times(found: pyarrow.DataType) -> Any:
+def _with_exact_times(found: pyarrow.DataType) -> object:
     """Times of day as Spark has them in Arrow."""
     import pyarrow as pa
 

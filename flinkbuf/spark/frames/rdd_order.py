@@ -7,18 +7,20 @@ other records. Then Spark runs again what has read the first output, or fails th
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar
 
 from flinkbuf.log import logger
 
 if TYPE_CHECKING:
-    from py4j.java_gateway import JavaObject
+    from py4j.java_gateway import JavaObject, JVMView
     from pyspark import RDD
+
+T = TypeVar("T")
 
 
 def declare_order(
-    made: RDD[Any], *, is_order_sensitive: bool = False, is_unordered: bool = False, is_indeterminate: bool = False
-) -> RDD[Any]:
+    made: RDD[T], *, is_order_sensitive: bool = False, is_unordered: bool = False, is_indeterminate: bool = False
+) -> RDD[T]:
     """Tell Spark what it cannot see of the tasks of an RDD, and return that RDD.
 
     Parameters
@@ -34,7 +36,7 @@ def declare_order(
     """
     if not (is_order_sensitive or is_unordered or is_indeterminate):
         return made
-    read: Any = made._prev_jrdd  # type: ignore[attr-defined]
+    read: JavaObject = made._prev_jrdd  # type: ignore[attr-defined]
     # All records of a sample of 1.0 pass, and Spark knows that which ones a sample has depends on their order. It
     # stands before the code in Python, where one step more in the JVM costs a call for each batch of records.
     sampled = read.sample(False, 1.0, 0)
@@ -49,7 +51,7 @@ def declare_order(
     return made
 
 
-def has_fixed_order(data: RDD[Any]) -> bool:
+def has_fixed_order(data: RDD[object]) -> bool:
     """Whether Spark says that each partition has the same records in the same order whenever it is computed.
 
     It knows of shuffles and samples, and nothing of what Python functions do.
@@ -58,11 +60,11 @@ def has_fixed_order(data: RDD[Any]) -> bool:
     return _level_of(data._jrdd if java_rdd is None else java_rdd) == "DETERMINATE"
 
 
-def _level_of(java_rdd: Any) -> str:
+def _level_of(java_rdd: JavaObject) -> str:
     return str(java_rdd.rdd().outputDeterministicLevel().toString())
 
 
-def _set_level(jvm: Any, java_rdd: Any, level: str) -> None:
+def _set_level(jvm: JVMView, java_rdd: JavaObject, level: str) -> None:
     """Set what an RDD says of itself. Spark asks once and keeps the answer in a field; no public method sets it."""
     rdd = java_rdd.rdd()
     try:

@@ -8,7 +8,6 @@ SQL_TIMESTAMP timestamp_ntz, LIST and all arrays array, TUPLE a struct of f0, f1
 from __future__ import annotations
 
 import re
-from typing import Any
 
 from pyspark.sql import types as spark
 
@@ -100,7 +99,7 @@ def _with_local_timestamps(given: TypeInformation) -> TypeInformation:
     return given
 
 
-def to_struct_type(record_type: Any, *, decimal: tuple[int, int] = (38, 18)) -> spark.StructType:
+def to_struct_type(record_type: object, *, decimal: tuple[int, int] = (38, 18)) -> spark.StructType:
     """The schema of a DataFrame that holds such records.
 
     Parameters
@@ -133,7 +132,7 @@ def to_struct_type(record_type: Any, *, decimal: tuple[int, int] = (38, 18)) -> 
     return found
 
 
-def struct_type_of_arrow(schema: Any) -> spark.StructType:
+def struct_type_of_arrow(schema: object) -> spark.StructType:
     """The schema of a DataFrame that holds columns of Arrow; timestamps without a zone are ``timestamp_ntz``.
 
     Examples
@@ -148,7 +147,7 @@ def struct_type_of_arrow(schema: Any) -> spark.StructType:
     return found
 
 
-def to_ddl(record_type: Any, *, decimal: tuple[int, int] = (38, 18)) -> str:
+def to_ddl(record_type: object, *, decimal: tuple[int, int] = (38, 18)) -> str:
     """Spark's DDL for a type; ``as_type`` reads it back.
 
     Parameters

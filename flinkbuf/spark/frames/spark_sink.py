@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from typing import Any
 
 from flinkbuf._core.operators.sink_operator import SinkFunctionOperator
 from flinkbuf._core.value.conversion import convert
@@ -45,7 +44,7 @@ class SparkSinkOperator(SinkFunctionOperator):
         super().open()
         self._output = output_of(self.context)
 
-    def _put(self, value: Any) -> None:
+    def _put(self, value: object) -> None:
         self._output.put(self._convert(value), self.context.mailbox.try_yield)  # type: ignore[union-attr]
 
 

@@ -6,7 +6,7 @@ import itertools
 import pickle
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from zlib import crc32
 
 from flinkbuf._core.operators.source_operator import IteratorSourceOperator
@@ -21,7 +21,7 @@ from flinkbuf.streaming.chain.latency_markers import emit_latency_markers
 from flinkbuf.streaming.chain.operator_context import OperatorContext
 from flinkbuf.streaming.sources.input_status import InputStatus
 from flinkbuf.streaming.sources.iterator_source import CollectionSourceOperator
-from flinkbuf.streaming.sources.source import EnumeratorContext, SplitEnumerator
+from flinkbuf.streaming.sources.source import EnumeratorContext, Source, SplitEnumerator
 from flinkbuf.streaming.sources.source_coordinator import CoordinatorStore, SourceCoordinator
 from flinkbuf.streaming.sources.source_events import NoMoreSplits, SourceEvent
 from flinkbuf.streaming.state.state import ListStateDescriptor
@@ -30,6 +30,10 @@ from flinkbuf.types.type_information import TypeInformation
 
 if TYPE_CHECKING:
     from pyspark import RDD
+    from pyspark.sql import DataFrame
+
+    from flinkbuf._core.operators.stream_operator import Output
+    from flinkbuf.datastream.stream_execution_environment import StreamExecutionEnvironment
 
 COUNTS_STATE = "counts"
 RECORDS, BATCHES = "records", "batches"
@@ -67,7 +71,7 @@ class SparkSourceOperator(CollectionSourceOperator):
         self,
         number: int,
         type_info: TypeInformation | None,
-        read: Callable[[Iterable[Any]], Iterator[Any]] | None = None,
+        read: ArrowRows | ArrowBatches | None = None,
         is_ordered: bool = True,
         partition_count: int | None = None,
         unit: str = RECORDS,
@@ -89,7 +93,7 @@ class SparkSourceOperator(CollectionSourceOperator):
         self._sums: dict[int, int] = {}  # by partition, of all records up to the one at hand
         self._expected: dict[int, int | None] = {}  # likewise, of those that were emitted before
 
-    def initialize_state(self, snapshot: Any) -> None:
+    def initialize_state(self, snapshot: object) -> None:
         """Get how many records of each partition were emitted before, by whichever subtask."""
         IteratorSourceOperator.initialize_state(self, snapshot)
         self._counts = self.context.operator_state.get_union_list_state(ListStateDescriptor(COUNTS_STATE, None))
@@ -130,7 +134,7 @@ class SparkSourceOperator(CollectionSourceOperator):
         IteratorSourceOperator.open(self)
         self._markers = emit_latency_markers(self)
 
-    def handle_event(self, event: Any) -> None:
+    def handle_event(self, event: object) -> None:
         """All subtasks have emitted all; on the task's thread."""
         self._may_end = self._may_end or isinstance(event, NoMoreSplits)
         self.context.wake()
@@ -140,7 +144,7 @@ class SparkSourceOperator(CollectionSourceOperator):
         self._may_end = True
         super().stop(is_drain)
 
-    def emit_next(self, output: Any, max_records: int) -> int:
+    def emit_next(self, output: Output, max_records: int) -> int:
         """Emit some; at the end wait for the other subtasks."""
         status: int = super().emit_next(output, max_records)
         if status != InputStatus.END_OF_INPUT or self._may_end:
@@ -155,7 +159,7 @@ class SparkSourceOperator(CollectionSourceOperator):
         self._coordinator.reader_ended(self._subtask)
         super().close()
 
-    def snapshot_state(self, checkpoint_id: int) -> Any:
+    def snapshot_state(self, checkpoint_id: int) -> object:
         """Keep how many records of each partition were emitted."""
         self._settle()
         not_passed = {partition: self._expected[partition] for partition, left in self._left.items() if left}
@@ -169,7 +173,7 @@ class SparkSourceOperator(CollectionSourceOperator):
             self._counted[self._partition] = self._counted.get(self._partition, 0) + self.position - self._from
         self._from = self.position
 
-    def _given(self, context: OperatorContext) -> Iterator[Any]:
+    def _given(self, context: OperatorContext) -> Iterator[object]:
         io = context.target_io
         if not isinstance(io, SparkTaskIo):
             raise NotOnSparkError(
@@ -187,18 +191,18 @@ class SparkSourceOperator(CollectionSourceOperator):
         if cut_off:
             raise _other_records(context.operator_name, min(cut_off), "has fewer")
 
-    def _converted(self, records: Iterable[Any]) -> Iterator[Any]:
+    def _converted(self, records: Iterable[object]) -> Iterator[object]:
         """Records as they come, as their declared type has them."""
         return iter(records) if self._type_info is None else map(partial(convert, self._type_info.codec), records)
 
-    def _summed(self, partition: int, records: Iterator[Any]) -> Iterator[Any]:
+    def _summed(self, partition: int, records: Iterator[object]) -> Iterator[object]:
         to_bytes = pickle.dumps if self._type_info is None else self._type_info.codec.serialize
         total = self._sums.get(partition, 0)
         for record in records:
             self._sums[partition] = total = crc32(to_bytes(record), total)
             yield record
 
-    def _not_emitted(self, partition: int, records: Iterator[Any]) -> Iterator[Any]:
+    def _not_emitted(self, partition: int, records: Iterator[object]) -> Iterator[object]:
         counted = left = self._left.pop(partition, 0)
         while left and next(records, records) is not records:
             left -= 1
@@ -243,19 +247,19 @@ class EndTogether(SplitEnumerator):
         """One runs; perhaps again, and what it told before counts no more."""
         self._ended.discard(subtask_index)
 
-    def handle_source_event(self, subtask_index: int, event: Any) -> None:
+    def handle_source_event(self, subtask_index: int, event: object) -> None:
         """One has come to its end."""
         self._ended.add(subtask_index)
         if len(self._ended) == self._context.parallelism:
             for subtask in self._context.registered_readers:
                 self._context.signal_no_more_splits(subtask)
 
-    def snapshot_state(self, checkpoint_id: int) -> Any:
+    def snapshot_state(self, checkpoint_id: int) -> object:
         """Keep nothing: after a restart all of them come to their end again, and say so."""
         return None
 
 
-class _EndTogetherSource:
+class _EndTogetherSource(Source):
     """What a `SourceCoordinator` makes an enumerator with."""
 
     def create_enumerator(self, context: EnumeratorContext) -> EndTogether:
@@ -280,16 +284,16 @@ class SparkSourceFactory:
     reads_spark = True
 
     def __init__(
-        self, data: RDD[Any], type_info: TypeInformation | None, read: ArrowRows | ArrowBatches | None = None
+        self, data: RDD[object], type_info: TypeInformation | None, read: ArrowRows | ArrowBatches | None = None
     ) -> None:
-        self.data: RDD[Any] | None = data
+        self.data: RDD[object] | None = data
         self.type_info = type_info
         self.read: ArrowRows | ArrowBatches | None = read
         self.is_ordered = has_fixed_order(data)
         self.partition_count = data.getNumPartitions()
         self.number = next(_numbers)
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         return {**vars(self), "data": None}
 
     def __call__(self) -> SparkSourceOperator:
@@ -297,7 +301,7 @@ class SparkSourceFactory:
         unit = BATCHES if isinstance(self.read, ArrowBatches) else RECORDS
         return SparkSourceOperator(self.number, self.type_info, self.read, self.is_ordered, self.partition_count, unit)
 
-    def of_batches(self, wanted: Any, max_rows: int, max_bytes: int) -> tuple[SparkSourceFactory, Any] | None:
+    def of_batches(self, wanted: object, max_rows: int, max_bytes: int) -> tuple[SparkSourceFactory, object] | None:
         """Return what makes a source of whole batches, and their schema; None: the RDD holds no batches.
 
         The batches are those that Spark has made, whatever is wanted of them.
@@ -311,16 +315,16 @@ class SparkSourceFactory:
         self, parallelism: int, clock: Clock, store: CoordinatorStore, report_failure: Callable[[BaseException], None]
     ) -> SourceCoordinator:
         """Make what all its subtasks tell that they have come to their end."""
-        source: Any = _EndTogetherSource()
+        source = _EndTogetherSource()
         return SourceCoordinator(source, parallelism, clock, store, report_failure)
 
 
-def from_rdd(env: Any, data: Any, type_info: Any = None) -> DataStream:
+def from_rdd(env: StreamExecutionEnvironment, data: object, type_info: object = None) -> DataStream:
     """Make a stream of an RDD's records; see ``StreamExecutionEnvironment.from_rdd``."""
     return _stream_of(env, _checked_rdd(data), declared(type_info), RDD_SOURCE_NAME)
 
 
-def from_data_frame(env: Any, data: Any) -> DataStream:
+def from_data_frame(env: StreamExecutionEnvironment, data: DataFrame) -> DataStream:
     """Make a stream of a DataFrame's rows; see ``StreamExecutionEnvironment.from_data_frame``."""
     from flinkbuf.spark.frames.schema import from_spark_rows  # brings pyspark
 
@@ -334,19 +338,23 @@ def from_data_frame(env: Any, data: Any) -> DataStream:
 
 
 def _stream_of(
-    env: Any, data: RDD[Any], type_info: TypeInformation | None, name: str, read: ArrowRows | None = None
+    env: StreamExecutionEnvironment,
+    data: RDD[object],
+    type_info: TypeInformation | None,
+    name: str,
+    read: ArrowRows | None = None,
 ) -> DataStream:
     stream: DataStream = env._source(name, type_info, SparkSourceFactory(data, type_info, read), is_parallel=True)
     return stream.set_parallelism(max(1, min(data.getNumPartitions(), _most_subtasks(env, data))))
 
 
-def _most_subtasks(env: Any, data: RDD[Any]) -> int:
+def _most_subtasks(env: StreamExecutionEnvironment, data: RDD[object]) -> int:
     """As many as the program says; where it says nothing, as many as Spark has cores."""
     is_said = env._configuration.contains_key(options.PARALLELISM.key)
     return int(env.get_parallelism() if is_said else data.context.defaultParallelism)
 
 
-def _checked_rdd(data: Any) -> RDD[Any]:
+def _checked_rdd(data: object) -> RDD[object]:
     from pyspark import RDD
 
     if isinstance(data, RDD):
@@ -355,7 +363,7 @@ def _checked_rdd(data: Any) -> RDD[Any]:
     raise TypeError(f"from_rdd takes an RDD, got {type(data).__module__}.{type(data).__qualname__}{advice}")
 
 
-def _check_is_data_frame(data: Any) -> None:
+def _check_is_data_frame(data: object) -> None:
     module = type(data).__module__
     if module.startswith("pyspark.sql.connect"):
         raise TypeError(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from queue import Empty
 from typing import Any, Protocol
@@ -13,7 +13,7 @@ from flinkbuf.streaming.sinks.collect import Collector
 class TaskInput(Protocol):
     """The records that Spark gives the sources of one slot."""
 
-    def batches_of(self, number: int) -> Iterator[tuple[int | None, Any]]:
+    def batches_of(self, number: int) -> Iterator[tuple[int | None, Iterable[Any]]]:
         """Yield what is for a source: the partition, None for the subtask's own, and some of its records."""
         ...
 
@@ -33,7 +33,7 @@ class OutputQueue(Collector):
 
     _is_discarding = False
 
-    def put(self, record: Any, give_way: Callable[[], object] = bool) -> None:
+    def put(self, record: object, give_way: Callable[[], object] = bool) -> None:
         """Hand one record to Spark, waiting while it is behind; on a task's thread."""
         if not self._is_discarding:
             super().put(record, give_way)

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from flinkbuf.log import logger
 from flinkbuf.spark.workers import is_local
 
 if TYPE_CHECKING:
+    from py4j.java_gateway import JavaObject
     from pyspark import RDD, SparkContext
 
 REGISTRATION_S = 30.0  # spark.scheduler.maxRegisteredResourcesWaitingTime: how long executors may take to appear
@@ -49,7 +50,7 @@ class StageUser:
     once: str
 
 
-def check_barrier_stage(data: RDD[Any], task_count: int, user: StageUser) -> None:
+def check_barrier_stage(data: RDD[object], task_count: int, user: StageUser) -> None:
     """Refuse, in one sentence with the numbers and the way out, what Spark would not run as a barrier stage.
 
     Parameters
@@ -84,7 +85,7 @@ def check_allocation(context: SparkContext, user: StageUser) -> None:
         )
 
 
-def check_slots(data: RDD[Any], task_count: int, user: StageUser) -> None:
+def check_slots(data: RDD[object], task_count: int, user: StageUser) -> None:
     """Refuse more tasks than can run at once, after giving executors that are on their way the time to come."""
     context = data.context
     slots = slot_count(data)
@@ -111,7 +112,7 @@ def slots_at_once(context: SparkContext, wanted: int) -> int:
     return max(slots, expected_slot_count(context))
 
 
-def _wait_for_slots(data: RDD[Any], slots: int, task_count: int, user: StageUser) -> int:
+def _wait_for_slots(data: RDD[object], slots: int, task_count: int, user: StageUser) -> int:
     """Give executors time to appear, after the start or after one was lost; returns the slots that there are then."""
     context = data.context
     deadline = context.startTime / 1000 + REGISTRATION_S
@@ -192,11 +193,11 @@ def _most_at_once(lives: list[tuple[int, int | None, int]]) -> int:
     )
 
 
-def slot_count(data: RDD[Any]) -> int:
+def slot_count(data: RDD[object]) -> int:
     """Return how many tasks can run at once with the resources that `data` asks for, by what Spark itself counts."""
     from py4j.protocol import Py4JError
 
-    scala_context: Any = data.context._jsc.sc()
+    scala_context: JavaObject = data.context._jsc.sc()
     try:
         profile = (
             data._jrdd.rdd().getResourceProfile() or scala_context.resourceProfileManager().defaultResourceProfile()
@@ -206,7 +207,7 @@ def slot_count(data: RDD[Any]) -> int:
         return data.context.defaultParallelism
 
 
-def check_chain(data: RDD[Any], task_count: int, user: StageUser) -> None:
+def check_chain(data: RDD[object], task_count: int, user: StageUser) -> None:
     """Refuse RDDs, of those that would be computed in the same stage, which Spark does not compute in one."""
     from py4j.java_gateway import is_instance_of
 

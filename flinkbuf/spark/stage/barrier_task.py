@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from flinkbuf.config import NetworkConfig
 from flinkbuf.control.message_codec import MessageCodec
@@ -79,7 +79,7 @@ class WatchedLink(ControlLink):
                 self._has_failed = True
                 self.on_failed(message.failure)
 
-    def receive(self, timeout_s: float | None) -> Any:
+    def receive(self, timeout_s: float | None) -> object:
         """Return the driver's next message, and note what it says of the end."""
         try:
             message = super().receive(timeout_s)

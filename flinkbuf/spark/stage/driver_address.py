@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import socket
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from flinkbuf.config import TlsConfig
 from flinkbuf.control.control_client import ControlClient
 from flinkbuf.network.ports import parse_ports
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from flinkbuf.control.control_server import ServerLease
 
 CONNECT_TIMEOUT_S = 5.0  # then the driver counts as out of reach
@@ -40,7 +42,7 @@ class ClientSettings:
         Of Spark Connect.
     """
 
-    def __init__(self, session: Any) -> None:
+    def __init__(self, session: SparkSession) -> None:
         self._session = session
 
     def get(self, name: str) -> str | None:

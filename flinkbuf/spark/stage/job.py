@@ -205,7 +205,7 @@ class SparkProvider:
         self._broadcasts = pickled_broadcasts(context)
         self._runs: dict[int, StageRun] = {}
         self._lock = threading.Lock()  # what the stages share is made by the thread of the first
-        self._data: RDD[Any] | None = None
+        self._data: RDD[object] | None = None
         self._bundle: JobBundle | Broadcast[bytes] | None = None
         self._files: ShippedFiles | None = None
 
@@ -258,7 +258,7 @@ class SparkProvider:
 
     # ---- on the thread of a stage
 
-    def _stage(self, run: int) -> RDD[Any]:
+    def _stage(self, run: int) -> RDD[object]:
         """Return what Spark has to compute for a run."""
         group_id = f"flinkbuf-{self._job.job_id}-{run}"
         count = slot_count(self._job.plan)
@@ -289,10 +289,10 @@ class SparkProvider:
         return bundle if len(data) < BROADCAST_FROM else self._context.broadcast(data)
 
 
-def pickled_broadcasts(context: SparkContext) -> tuple[Broadcast[Any], ...]:
+def pickled_broadcasts(context: SparkContext) -> tuple[Broadcast[object], ...]:
     """Return the broadcast variables in what this thread has pickled: Spark brings those only that are in a task."""
-    noted: Any = context._pickled_broadcast_vars
-    found = tuple(noted)
+    noted = context._pickled_broadcast_vars
+    found: tuple[Broadcast[object], ...] = tuple(noted)
     noted.clear()
     return found
 
@@ -304,7 +304,7 @@ def program_shuffle(context: SparkContext, plan: JobPlan, config: NetworkConfig,
     return network_shuffle(bundle, config, PROGRAM_MANAGER, host=bind_host, advertised_host=host, num_segments=segments)
 
 
-def ship(context: SparkContext, files: Any) -> ShippedFiles | None:
+def ship(context: SparkContext, files: object) -> ShippedFiles | None:
     """Give Spark the files of a job; None if there are none."""
     from pyspark import SparkFiles
 

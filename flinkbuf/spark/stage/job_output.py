@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import threading
 import uuid
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -38,6 +39,7 @@ from flinkbuf.spark.workers import check_workers, shipped
 from flinkbuf.streaming.chain.operator_config import ExecutionSettings
 
 if TYPE_CHECKING:
+    from py4j.java_gateway import JavaObject
     from pyspark import RDD, SparkContext
 
 _outputs: set[JobOutput] = set()  # that Spark may still compute
@@ -82,7 +84,7 @@ class JobOutput:
         files = ship(context, bundle.files)
         data = stage_data(context, inputs, self.task_count)
         self.context = context
-        self._data: Any = context._jvm.java.lang.ref.WeakReference(data._jrdd.rdd())  # type: ignore[union-attr]
+        self._data: JavaObject = context._jvm.java.lang.ref.WeakReference(data._jrdd.rdd())  # type: ignore[union-attr]
         self.meeting = meeting_of(context)
         self.data_secret = self.meeting.server_of(tls).secret_of(f"data-{plan.job_id}")
         address = self.meeting.address_of(self.word, "", tls)
@@ -103,13 +105,15 @@ class JobOutput:
         # Where tasks of the job send each other records, what comes first differs from run to run, and with it what
         # functions with state give.
         is_one_task = len(graph.vertices) == 1
-        self._result: RDD[Any] | None = declare_order(made, is_unordered=is_one_task, is_indeterminate=not is_one_task)
+        self._result: RDD[object] | None = declare_order(
+            made, is_unordered=is_one_task, is_indeterminate=not is_one_task
+        )
         drop_data(graph)
         forget_outputs()
         with _lock:
             _outputs.add(self)
 
-    def take_rdd(self) -> RDD[Any]:
+    def take_rdd(self) -> RDD[object]:
         """Return what Spark computes, once: from now on it lives as long as others hold it.
 
         Its partition i holds what slot i of the job gives Spark.
@@ -134,7 +138,7 @@ class JobOutput:
             group_id, name, "a job", self.task_count, self._make_job, program_shuffle=self._program_shuffle
         )
 
-    def _make_job(self, target: StageJob, on_end: Any) -> RunningJob:
+    def _make_job(self, target: StageJob, on_end: Callable[[BaseException | None], object]) -> RunningJob:
         return RunningJob(self.graph, self.settings, target, on_end=[on_end], **self.options)
 
     def _program_shuffle(self, job: RunningJob) -> Shuffle:

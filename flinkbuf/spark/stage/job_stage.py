@@ -10,7 +10,7 @@ import contextlib
 import re
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from flinkbuf.control.connection import Connection
 from flinkbuf.control.control_server import ControlServer
@@ -22,6 +22,7 @@ from flinkbuf.runtime.protocol.messages import ManagerLeaving, RegisterManager, 
 from flinkbuf.spark.stage.barrier_task import CODEC
 
 if TYPE_CHECKING:
+    from py4j.java_gateway import JavaObject
     from pyspark import RDD, SparkContext
 
 GRACE_S = 5.0  # so long managers that were told to end have, before Spark ends their stage
@@ -159,8 +160,8 @@ class StageRun:
         task_count: int,
         group: str,
         description: str,
-        properties: Any,
-        make_data: Callable[[], RDD[Any]],
+        properties: JavaObject | None,
+        make_data: Callable[[], RDD[object]],
     ) -> None:
         self._context = context
         self._job = job

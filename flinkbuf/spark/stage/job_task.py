@@ -9,9 +9,9 @@ from __future__ import annotations
 import contextlib
 import threading
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from flinkbuf.log import logger
 from flinkbuf.runtime.driver.job_files import ShippedFiles
@@ -66,9 +66,9 @@ class JobTask:
     is_output: bool = False
     bind_host: str | None = None
     files: ShippedFiles | None = None
-    broadcasts: tuple[Broadcast[Any], ...] = ()
+    broadcasts: tuple[Broadcast[object], ...] = ()
 
-    def __call__(self, index: int, records: Iterable[Any]) -> Iterator[Any]:
+    def __call__(self, index: int, records: Iterable[object]) -> Iterator[object]:
         """Be a task manager; gives the records for Spark, if it takes any."""
         if not self.is_output:
             self._run(index, records, None)
@@ -78,7 +78,7 @@ class JobTask:
         next(results)  # from now on it is closed if nobody reads from it
         return results
 
-    def _results(self, index: int, records: Iterable[Any]) -> Iterator[Any]:
+    def _results(self, index: int, records: Iterable[object]) -> Iterator[object]:
         output = OutputQueue()
         manager = ManagerThread(lambda: self._run(index, records, output), output)
         manager.start()
@@ -92,7 +92,7 @@ class JobTask:
             raise  # at once: the driver ends the task manager when Spark knows of the failure
         manager.join()
 
-    def _run(self, index: int, records: Iterable[Any], output: OutputQueue | None) -> None:
+    def _run(self, index: int, records: Iterable[object], output: OutputQueue | None) -> None:
         """Be a task manager until the driver says that it is over; where Spark takes records, raise what failed."""
         bundle = self._read_bundle()
         config = data_plane(bundle.network, self.data_secret)
@@ -145,7 +145,7 @@ class JobTask:
 class ManagerThread(threading.Thread):
     """Runs a task manager beside Spark's own thread of the task, which hands out the records."""
 
-    def __init__(self, run: Any, output: OutputQueue) -> None:
+    def __init__(self, run: Callable[[], object], output: OutputQueue) -> None:
         super().__init__(name="flinkbuf task manager", daemon=True)
         self._run_manager = run
         self._output = output

@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar
 
 from flinkbuf.config import TlsConfig
 from flinkbuf.errors import CorruptDataError
@@ -51,6 +51,7 @@ from flinkbuf.spark.stage.stage_runs import (
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
+    from pyspark.sql import SparkSession
 
     from flinkbuf.control.connection import Connection
     from flinkbuf.control.control_server import ControlServer, ServerLease
@@ -327,8 +328,9 @@ def _now_ms() -> int:
 
 # ---- the one of each SparkContext
 
+Owner = TypeVar("Owner")  # a SparkContext, or a session of Spark Connect
 _lock = threading.RLock()
-_by_owner: weakref.WeakKeyDictionary[Any, Meeting] = weakref.WeakKeyDictionary()
+_by_owner: weakref.WeakKeyDictionary[object, Meeting] = weakref.WeakKeyDictionary()
 
 
 def meeting_of(context: SparkContext) -> Meeting:
@@ -337,16 +339,21 @@ def meeting_of(context: SparkContext) -> Meeting:
     return _known_or_new(context, listen, lambda: SparkStages(context), lambda context: context._jsc is None)
 
 
-def meeting_of_client(session: Any) -> Meeting:
+def meeting_of_client(session: SparkSession) -> Meeting:
     """Return the meeting of a session of Spark Connect, in this process, which is not Spark's driver.
 
     Nobody here can ask Spark about its stages: a task that is gone is known by its connection alone.
     """
     listen = partial(listen_for_tasks, ClientSettings(session))
-    return _known_or_new(session, listen, UnknownStages, lambda session: bool(session.is_stopped))
+    return _known_or_new(session, listen, UnknownStages, lambda session: bool(getattr(session, "is_stopped", False)))
 
 
-def _known_or_new(owner: Any, listen: Any, make_stages: Any, is_stopped: Callable[[Any], bool]) -> Meeting:
+def _known_or_new(
+    owner: Owner,
+    listen: Callable[[TlsConfig | None], ServerLease],
+    make_stages: Callable[[], SparkStages | UnknownStages],
+    is_stopped: Callable[[Owner], bool],
+) -> Meeting:
     with _lock:
         known = _by_owner.get(owner)
         if known is not None and not known.is_closed:

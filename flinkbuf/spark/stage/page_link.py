@@ -9,17 +9,20 @@ from __future__ import annotations
 
 import threading
 from html import escape
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from flinkbuf.log import logger
 
 if TYPE_CHECKING:
+    from py4j.java_gateway import JavaObject, JVMView
     from pyspark import SparkContext
 
 KEPT: Final = 100  # addresses of one server; the oldest go
 _REDIRECT: Final = "createRedirectHandler"
 
-_links: dict[tuple[Any, str], tuple[str, Any]] = {}  # of Spark's page and an address: the job's page, what leads there
+_links: dict[
+    tuple[JavaObject, str], tuple[str, JavaObject]
+] = {}  # of Spark's page and an address: the job's page, what leads there
 _lock = threading.Lock()
 
 
@@ -67,9 +70,9 @@ def _send_on(context: SparkContext, address: str, page: str) -> bool:
     return True
 
 
-def _redirection(context: SparkContext, address: str, page: str) -> Any:
+def _redirection(context: SparkContext, address: str, page: str) -> JavaObject:
     """What answers; how many arguments with defaults it takes differs between versions of Spark."""
-    jvm: Any = context._jvm
+    jvm: JVMView = context._jvm
     utils = jvm.org.apache.spark.ui.JettyUtils
     methods = jvm.java.lang.Class.forName("org.apache.spark.ui.JettyUtils").getMethods()
     (count,) = {len(each.getParameterTypes()) for each in methods if each.getName() == _REDIRECT}

@@ -41,7 +41,7 @@ class StageInput:
     """
 
     number: int
-    data: RDD[Any]
+    data: RDD[object]
     first_slot: int
     parallelism: int
 
@@ -50,13 +50,13 @@ class StageInput:
         return self.first_slot == 0 and self.data.getNumPartitions() == self.parallelism == slot_count
 
 
-def stage_data(context: SparkContext, inputs: list[StageInput], slot_count: int) -> RDD[Any]:
+def stage_data(context: SparkContext, inputs: list[StageInput], slot_count: int) -> RDD[object]:
     """Return what the stage of a job reads; `SlotInput` takes its partitions apart."""
     if not inputs:
         return context.parallelize(range(slot_count), slot_count)
     if is_direct(inputs, slot_count):
         return inputs[0].data
-    handed_over: list[RDD[Any]] = []
+    handed_over: list[RDD[tuple[int, tuple[int, bytes]]]] = []
     for each in inputs:
         task = HandOver(each.number, each.first_slot, each.parallelism, each.data.getNumPartitions())
         handed_over.append(each.data.mapPartitionsWithIndex(shipped(task)))
@@ -78,7 +78,7 @@ class HandOver:
     parallelism: int
     partition_count: int
 
-    def __call__(self, index: int, records: Iterable[Any]) -> Iterator[tuple[int, tuple[int, bytes]]]:
+    def __call__(self, index: int, records: Iterable[object]) -> Iterator[tuple[int, tuple[int, bytes]]]:
         """Return pairs of the slot, and of the source's number and some records with their partition."""
         slot = self.first_slot + index * self.parallelism // self.partition_count
         records = iter(records)
@@ -86,7 +86,7 @@ class HandOver:
             yield slot, (self.number, pickle.dumps((index, batch), pickle.HIGHEST_PROTOCOL))
 
 
-def _near(records: Iterator[Any]) -> Iterator[Any]:
+def _near(records: Iterator[object]) -> Iterator[object]:
     """Records up to one that brings so many bytes."""
     size = 0
     for record in records:
@@ -114,7 +114,7 @@ class SlotInput:
         self._readers: set[int] = set()
         self._aside: dict[int, Backlog] = {}
 
-    def batches_of(self, number: int) -> Iterator[tuple[int | None, Iterable[Any]]]:
+    def batches_of(self, number: int) -> Iterator[tuple[int | None, Iterable[object]]]:
         """Return the records for one source, once: some at a time, with the partition of its RDD that they are of.
 
         The partition is None where it is the stage's own. Batches of one partition come in their order; those of
@@ -138,7 +138,7 @@ class SlotInput:
                 backlog.close()
             self._aside = {}
 
-    def _sorted_out(self, number: int) -> Iterator[tuple[int | None, Iterable[Any]]]:
+    def _sorted_out(self, number: int) -> Iterator[tuple[int | None, Iterable[object]]]:
         while (batch := self._next_batch(number)) is not None:
             yield pickle.loads(batch)
 

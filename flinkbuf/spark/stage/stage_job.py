@@ -12,7 +12,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from flinkbuf.log import logger
-from flinkbuf.runtime.driver.running_job import RunningJob
 from flinkbuf.runtime.driver.target import ManagerListener
 from flinkbuf.runtime.graph.job_graph import JobGraph
 from flinkbuf.runtime.manager.shuffle import Shuffle
@@ -67,7 +66,7 @@ class StageJob:
         self._run: int | None = None  # as soon as the job master wants its managers
         self._waiting: list[tuple[Connection, RegisterManager]] = []
         self._refusal: str | None = None
-        self._job: RunningJob = program.make_job(self, self._note_end)
+        self._job = program.make_job(self, self._note_end)
         self.managers = StageManagers(self._job, on_lost)
 
     def begin(self) -> None:
@@ -155,8 +154,7 @@ class StageJob:
     def program_shuffle(self) -> Shuffle:
         """Return how tasks in the driver's process and those of the stage reach each other."""
         assert self.program.program_shuffle is not None
-        shuffle: Shuffle = self.program.program_shuffle(self._job)
-        return shuffle
+        return self.program.program_shuffle(self._job)
 
 
 class StageOverError(RuntimeError):

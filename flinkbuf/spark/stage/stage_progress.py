@@ -6,9 +6,10 @@ import contextlib
 import time
 import weakref
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from py4j.java_gateway import JavaObject, JVMView
     from pyspark import SparkContext
 
 FAILURES_MAX = 8  # of one attempt that are told: each costs a few calls of the JVM
@@ -112,13 +113,15 @@ class SparkStages:
             with contextlib.suppress(Exception):  # the JVM may go at any moment; and then Spark goes on as it does
                 context._jsc.sc().cancelStage(stage, reason)
 
-    def _tasks(self, stage: int, attempt: int, limit: int, start: int = 0, status: str | None = None) -> list[Any]:
+    def _tasks(
+        self, stage: int, attempt: int, limit: int, start: int = 0, status: str | None = None
+    ) -> list[JavaObject]:
         """Return what the store says of an attempt's tasks, by their numbers; only of those with a status, if given."""
         context = self._context()
         if context is None:
             return []
         try:
-            jvm: Any = context._jvm
+            jvm: JVMView = context._jvm
             api = jvm.org.apache.spark.status.api.v1
             wanted = jvm.java.util.ArrayList()
             if status is not None:
@@ -150,7 +153,7 @@ class UnknownStages:
         """Do nothing: Spark starts the stage as often as it does."""
 
 
-def _end_of(task: Any) -> TaskEnd | None:
+def _end_of(task: JavaObject) -> TaskEnd | None:
     """Read one out of the store."""
     try:
         number, status = int(task.taskId()), task.status()

@@ -14,13 +14,17 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING
 
 from flinkbuf.runtime.protocol.failure import Failure
 from flinkbuf.runtime.protocol.messages import Json, RegisterManager, TaskStateReport
 from flinkbuf.spark.stage.barrier_task import is_refused_part
 from flinkbuf.spark.stage.stage_attempts import StageAttempts, TaskAdmission
 from flinkbuf.spark.stage.stage_progress import AttemptTasks, StageProgress, TaskEnd
+
+if TYPE_CHECKING:
+    from flinkbuf.runtime.driver.running_job import RunningJob
+    from flinkbuf.runtime.manager.shuffle import Shuffle
 
 LOOK_MS = 1000  # how often Spark is asked about a run
 FAILURE_LOOK_MS = 20  # the same while a failure waits to be told until Spark knows of it
@@ -52,9 +56,9 @@ class StageProgram:
     name: str
     kind: str
     task_count: int
-    make_job: Callable[..., Any]
+    make_job: Callable[..., RunningJob]
     on_finished: Callable[[Finished], object] | None = None
-    program_shuffle: Callable[[Any], Any] | None = None
+    program_shuffle: Callable[[RunningJob], Shuffle] | None = None
 
 
 # ---- what is heard of; a task is known by the id of its task manager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from flinkbuf.datastream.arguments import with_names
@@ -23,15 +24,15 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-def to_rdd(stream: DataStream) -> RDD[Any]:
+def to_rdd(stream: DataStream) -> RDD[object]:
     """Give Spark the records of a stream; see ``DataStream.to_rdd``."""
     return _taken(stream, SparkSinkFactory(with_names(stream._value_type)))
 
 
-def _taken(stream: DataStream, factory: Any) -> RDD[Any]:
+def _taken(stream: DataStream, factory: Callable[[], object]) -> RDD[object]:
     """Return what the sinks of that factory give Spark."""
     context = active_context()
-    env: Any = stream.get_execution_environment()
+    env = stream.get_execution_environment()
     noted = len(env._operators)
     sink = stream._sink(SINK_NAME, factory)
     sink.set_parallelism(_parallelism_of(stream))
@@ -57,8 +58,7 @@ def to_data_frame(stream: DataStream, schema: Any = None) -> DataFrame:
     known = with_names(stream._value_type)
     records = arrow_output(known, wanted, _is_single(known, schema))
     if records is None:
-        made: Any = session.createDataFrame(to_rdd(stream), schema)
-        frame: DataFrame = made
+        frame: DataFrame = session.createDataFrame(to_rdd(stream), schema)
         return frame
     messages = _taken(stream, ArrowSinkFactory(records)).map(_in_a_row)
     return session.createDataFrame(messages, "message binary").mapInArrow(shipped(Messages(records.result)), wanted)
@@ -78,7 +78,7 @@ def columns_to_data_frame(stream: DataStream, schema: Any) -> DataFrame | None:
     return session.createDataFrame(messages, "message binary").mapInArrow(shipped(Messages(result)), wanted)
 
 
-def _in_a_row(message: bytes) -> tuple[bytes]:
+def _in_a_row(message: object) -> tuple[object]:
     return (message,)
 
 
@@ -89,7 +89,7 @@ def _is_single(known: TypeInformation | None, schema: Any) -> bool:
     return as_type(schema).kind != "ROW"
 
 
-def _schema_of(stream: DataStream) -> Any:
+def _schema_of(stream: DataStream) -> object:
     """Return the columns that the stream's type says."""
     known = with_names(stream._value_type)
     if known is None:
