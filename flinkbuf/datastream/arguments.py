@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import importlib
 import inspect
+from dataclasses import replace
 from types import ModuleType
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from flinkbuf.datastream.slot_sharing_group import SlotSharingGroup
 from flinkbuf.runtime.graph.transformation import OperatorTransformation
@@ -12,8 +14,24 @@ from flinkbuf.streaming.chain.functions import Function, MapFunction
 from flinkbuf.types.type_information import RowTypeInfo, TypeInformation, basic_type
 from flinkbuf.types.types import Types, as_type
 
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+    from typing_extensions import Self
+
+Options = TypeVar("Options", bound="DataclassInstance")
+
 MAX_PARALLELISM_LIMIT = 32768
 _HEX_DIGITS = frozenset("0123456789abcdefABCDEF")
+
+
+class OptionsBuilder(Generic[Options]):
+    """Gathers options in a frozen dataclass; each method of a builder returns the builder."""
+
+    _options: Options
+
+    def _with(self, **changes: Any) -> Self:
+        self._options = replace(self._options, **changes)
+        return self
 
 
 def checked_uid_hash(uid_hash: str) -> str:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import IO, TYPE_CHECKING, Any, TypeVar
+from typing import IO, TYPE_CHECKING, Any
 
 from flinkbuf.common.serialization import BulkWriterFactory, Encoder
+from flinkbuf.datastream.arguments import OptionsBuilder
 from flinkbuf.datastream.connectors.base import StreamTransformer, SupportsPreprocessing
 from flinkbuf.datastream.connectors.bucket_assigner import (
     BasePathBucketAssigner,
@@ -27,6 +28,8 @@ from flinkbuf.types.duration import Duration, milliseconds_of
 from flinkbuf.types.type_information import TypeInformation
 
 if TYPE_CHECKING:
+    from typing_extensions import Self
+
     from flinkbuf.streaming.sinks.part_file import PartWriter
 
 __all__ = [
@@ -44,8 +47,6 @@ __all__ = [
     "StreamFormat",
     "StreamingFileSink",
 ]
-
-SinkBuilder = TypeVar("SinkBuilder", bound="FileSink.BaseBuilder")
 
 
 class FileEnumeratorProvider:
@@ -91,7 +92,7 @@ class FileSplitAssignerProvider:
         return FileSplitAssignerProvider()
 
 
-class FileSourceBuilder:
+class FileSourceBuilder(OptionsBuilder[FileSourceOptions]):
     """What a `FileSource` is to do besides; ``FileSource.for_record_stream_format`` makes one."""
 
     def __init__(self, options: FileSourceOptions) -> None:
@@ -125,10 +126,6 @@ class FileSourceBuilder:
     def build(self) -> FileSource:
         """Make the source."""
         return FileSource(self._options)
-
-    def _with(self, **changes: Any) -> FileSourceBuilder:
-        self._options = replace(self._options, **changes)
-        return self
 
 
 class FileSource(FileRangeSource):
@@ -276,38 +273,34 @@ class FileSink(PartFileSink, SupportsPreprocessing):
             make.check(schema)
         return FileSink(replace(options, create_writer=make))
 
-    class BaseBuilder:
+    class BaseBuilder(OptionsBuilder[FileSinkOptions]):
         """What a `FileSink` is to do besides."""
 
         def __init__(self, options: FileSinkOptions) -> None:
             self._options = options
 
-        def with_bucket_check_interval(self: SinkBuilder, interval: int) -> SinkBuilder:
+        def with_bucket_check_interval(self, interval: int) -> Self:
             """Set how often, in milliseconds, parts are looked at that are complete by their age."""
             if interval <= 0:
                 raise ValueError(f"interval must be greater than zero, got {interval}")
             return self._with(bucket_check_interval_ms=interval)
 
-        def with_bucket_assigner(self: SinkBuilder, bucket_assigner: BucketAssigner) -> SinkBuilder:
+        def with_bucket_assigner(self, bucket_assigner: BucketAssigner) -> Self:
             """Set in which directories records go."""
             return self._with(bucket_assigner=bucket_assigner)
 
-        def with_output_file_config(self: SinkBuilder, output_file_config: OutputFileConfig) -> SinkBuilder:
+        def with_output_file_config(self, output_file_config: OutputFileConfig) -> Self:
             """Set how part files are called."""
             prefix, suffix = output_file_config.get_part_prefix(), output_file_config.get_part_suffix()
             return self._with(part_prefix=prefix, part_suffix=suffix)
 
-        def disable_compact(self: SinkBuilder) -> SinkBuilder:
+        def disable_compact(self) -> Self:
             """Nothing is compacted anyway."""
             return self
 
         def build(self) -> FileSink:
             """Make the sink."""
             return FileSink(self._options)
-
-        def _with(self: SinkBuilder, **changes: Any) -> SinkBuilder:
-            self._options = replace(self._options, **changes)
-            return self
 
     class RowFormatBuilder(BaseBuilder):
         """For files that records are appended to."""

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any, NoReturn
 
 from flinkbuf.common.serialization import DeserializationSchema, SerializationSchema
+from flinkbuf.datastream.arguments import OptionsBuilder
 from flinkbuf.datastream.connectors.base import DeliveryGuarantee, StreamTransformer, SupportsPreprocessing
 from flinkbuf.datastream.connectors.java_only import FlinkKafkaConsumer, FlinkKafkaProducer, Semantic
 from flinkbuf.streaming.sinks.kafka_sink import KafkaSinkOptions, KafkaTopicSink
@@ -66,7 +67,7 @@ class KafkaSource(KafkaTopicSource):
         return KafkaSourceBuilder()
 
 
-class KafkaSourceBuilder:
+class KafkaSourceBuilder(OptionsBuilder[KafkaSourceOptions]):
     """What a `KafkaSource` is to read. PyFlink: KafkaSourceBuilder."""
 
     def __init__(self) -> None:
@@ -171,10 +172,6 @@ class KafkaSourceBuilder:
             )
         )
 
-    def _with(self, **changes: Any) -> KafkaSourceBuilder:
-        self._options = replace(self._options, **changes)
-        return self
-
 
 def _none_given(message: object) -> NoReturn:
     raise NotImplementedError("no deserializer was set")
@@ -191,8 +188,7 @@ class _ValueOnly:
     def of_batches(self, wanted: object) -> MessageColumns | None:
         """Return what reads many values at once; None: the schema reads them one by one only."""
         make = getattr(self._schema, "of_batches", None)
-        columns: MessageColumns | None = None if make is None else make(wanted)
-        return columns
+        return None if make is None else make(wanted)
 
 
 class KafkaTopicSelector(ABC):

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
+from flinkbuf.datastream.arguments import OptionsBuilder
 from flinkbuf.datastream.connectors.base import DeliveryGuarantee
 from flinkbuf.streaming.sinks.postgres_sink import (
     PostgresOptions,
@@ -48,7 +48,7 @@ class PostgresSink(PostgresTableSink):
         return PostgresSinkBuilder()
 
 
-class PostgresSinkBuilder:
+class PostgresSinkBuilder(OptionsBuilder[PostgresOptions]):
     """What a `PostgresSink` is to do: a connection and either a table or a statement, the rest if you like."""
 
     def __init__(self) -> None:
@@ -141,7 +141,3 @@ class PostgresSinkBuilder:
             raise ValueError("a PostgresSink needs set_table(...) or set_sql(...)")
         psycopg_module()
         return PostgresSink(self._options)
-
-    def _with(self, **changes: Any) -> PostgresSinkBuilder:
-        self._options = replace(self._options, **changes)
-        return self

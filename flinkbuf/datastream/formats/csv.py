@@ -8,9 +8,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from importlib.util import find_spec
-from typing import IO, Any, Protocol
+from typing import IO, TYPE_CHECKING, Any, Protocol
 
 from flinkbuf.common.serialization import DeserializationSchema, RowDataBulkWriterFactory, SerializationSchema
+from flinkbuf.datastream.arguments import OptionsBuilder
 from flinkbuf.datastream.formats.csv_columns import CsvColumns, CsvText, RowReader
 from flinkbuf.errors import CorruptDataError
 from flinkbuf.records.arrow_batches import arrow_schema
@@ -21,6 +22,9 @@ from flinkbuf.streaming.sources.wanted_columns import wanted_schema
 from flinkbuf.types.row import row_class
 from flinkbuf.types.type_information import RowTypeInfo, TypeInformation
 from flinkbuf.types.types import Types, as_type
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 __all__ = [
     "CsvBulkWriters",
@@ -88,15 +92,15 @@ class CsvSchema:
         return len(self.columns)
 
 
-class CsvSchemaBuilder:
+class CsvSchemaBuilder(OptionsBuilder[CsvSchema]):
     """Makes a `CsvSchema`; each method returns the builder."""
 
     def __init__(self) -> None:
-        self._schema = CsvSchema()
+        self._options = CsvSchema()
 
     def build(self) -> CsvSchema:
         """Make it."""
-        return self._schema
+        return self._options
 
     def add_array_column(
         self, name: str, separator: str = DEFAULT_ARRAY_SEPARATOR, element_type: object = None
@@ -119,7 +123,7 @@ class CsvSchemaBuilder:
 
     def add_columns_from(self, schema: CsvSchema) -> CsvSchemaBuilder:
         """Add all columns of another schema."""
-        return self._with(columns=self._schema.columns + schema.columns)
+        return self._with(columns=self._options.columns + schema.columns)
 
     def clear_columns(self) -> CsvSchemaBuilder:
         """Remove all columns."""
@@ -139,7 +143,7 @@ class CsvSchemaBuilder:
 
     def remove_array_element_separator(self, index: int) -> CsvSchemaBuilder:
         """The array of one column is one value."""
-        columns = list(self._schema.columns)
+        columns = list(self._options.columns)
         columns[index] = replace(columns[index], array_separator="")
         return self._with(columns=tuple(columns))
 
@@ -189,17 +193,13 @@ class CsvSchemaBuilder:
 
     def size(self) -> int:
         """How many columns there are so far."""
-        return len(self._schema)
+        return len(self._options)
 
     def __len__(self) -> int:
-        return len(self._schema)
+        return len(self._options)
 
     def _add(self, column: CsvColumn) -> CsvSchemaBuilder:
-        return self._with(columns=(*self._schema.columns, column))
-
-    def _with(self, **changes: Any) -> CsvSchemaBuilder:
-        self._schema = replace(self._schema, **changes)
-        return self
+        return self._with(columns=(*self._options.columns, column))
 
 
 def _single(what: str, char: str) -> str:
@@ -298,8 +298,8 @@ class CsvReaderFormat(StreamFormat):
         read_count = reader.line_num
         try:
             for fields in reader:
-                if self.is_splittable:
-                    _check_one_line(reader.line_num - read_count)
+                if self.is_splittable and reader.line_num > read_count + 1:
+                    raise ValueError("a quoted field holds a line end: read such files with is_splittable=False")
                 read_count = reader.line_num
                 if fields:
                     yield parse(fields)
@@ -325,11 +325,6 @@ def _without_mark(lines: Iterator[str]) -> Iterator[str]:
         yield first.removeprefix("\ufeff")
         break
     yield from lines
-
-
-def _check_one_line(line_count: int) -> None:
-    if line_count > 1:
-        raise ValueError("a quoted field holds a line end: read such files with is_splittable=False")
 
 
 class CsvReader(Protocol):
@@ -555,6 +550,30 @@ class _RowTexts:
         return str(value)
 
 
+class _RowSchemaBuilder(OptionsBuilder[CsvSchema]):
+    """What the builders of both row schemas have in common."""
+
+    def __init__(self, type_info: TypeInformation) -> None:
+        if type_info is None:
+            raise TypeError("Type information must not be None")
+        if not isinstance(type_info, RowTypeInfo):
+            raise TypeError(f"CSV is made of rows, got {type_info!r}")
+        columns = zip(type_info.field_names, type_info.field_types, strict=True)
+        self._options = CsvSchema(tuple(CsvColumn(name, each) for name, each in columns))
+
+    def set_array_element_delimiter(self, delimiter: str) -> Self:
+        """Set what stands between the values of an array."""
+        return self._with(array_separator=delimiter)
+
+    def set_quote_character(self, c: str) -> Self:
+        """Set what quotes a field."""
+        return self._with(quote_char=_single("Quote character", c))
+
+    def set_escape_character(self, c: str) -> Self:
+        """Set what takes the meaning of the character after it."""
+        return self._with(escape_char=_single("Escape character", c))
+
+
 class CsvRowDeserializationSchema(DeserializationSchema):
     """Makes a row from the line of a message. PyFlink: CsvRowDeserializationSchema."""
 
@@ -576,12 +595,10 @@ class CsvRowDeserializationSchema(DeserializationSchema):
         """Return the row type."""
         return self._schema.row_type
 
-    class Builder:
+    class Builder(_RowSchemaBuilder):
         """Makes one; each method returns the builder."""
 
-        def __init__(self, type_info: TypeInformation) -> None:
-            self._schema = _schema_of(type_info)
-            self._ignores_errors = False
+        _ignores_errors = False
 
         def set_field_delimiter(self, delimiter: str) -> CsvRowDeserializationSchema.Builder:
             """Set what stands between fields."""
@@ -590,18 +607,6 @@ class CsvRowDeserializationSchema(DeserializationSchema):
         def set_allow_comments(self, allow_comments: bool) -> CsvRowDeserializationSchema.Builder:
             """Leave out messages that begin with ``#``."""
             return self._with(allows_comments=allow_comments)
-
-        def set_array_element_delimiter(self, delimiter: str) -> CsvRowDeserializationSchema.Builder:
-            """Set what stands between the values of an array."""
-            return self._with(array_separator=delimiter)
-
-        def set_quote_character(self, c: str) -> CsvRowDeserializationSchema.Builder:
-            """Set what quotes a field."""
-            return self._with(quote_char=_single("Quote character", c))
-
-        def set_escape_character(self, c: str) -> CsvRowDeserializationSchema.Builder:
-            """Set what takes the meaning of the character after it."""
-            return self._with(escape_char=_single("Escape character", c))
 
         def set_null_literal(self, null_literal: str) -> CsvRowDeserializationSchema.Builder:
             """Set the text that means None."""
@@ -614,11 +619,7 @@ class CsvRowDeserializationSchema(DeserializationSchema):
 
         def build(self) -> CsvRowDeserializationSchema:
             """Make it."""
-            return CsvRowDeserializationSchema(self._schema, self._ignores_errors)
-
-        def _with(self, **changes: Any) -> CsvRowDeserializationSchema.Builder:
-            self._schema = replace(self._schema, **changes)
-            return self
+            return CsvRowDeserializationSchema(self._options, self._ignores_errors)
 
 
 class CsvRowSerializationSchema(SerializationSchema):
@@ -631,11 +632,8 @@ class CsvRowSerializationSchema(SerializationSchema):
         """Return the line, with its end."""
         return _RowTexts(self._schema)(element)
 
-    class Builder:
+    class Builder(_RowSchemaBuilder):
         """Makes one; each method returns the builder."""
-
-        def __init__(self, type_info: TypeInformation) -> None:
-            self._schema = _schema_of(type_info)
 
         def set_field_delimiter(self, c: str) -> CsvRowSerializationSchema.Builder:
             """Set what stands between fields."""
@@ -645,21 +643,9 @@ class CsvRowSerializationSchema(SerializationSchema):
             """Set what ends the line; it may be nothing."""
             return self._with(line_separator=delimiter)
 
-        def set_array_element_delimiter(self, delimiter: str) -> CsvRowSerializationSchema.Builder:
-            """Set what stands between the values of an array."""
-            return self._with(array_separator=delimiter)
-
         def disable_quote_character(self) -> CsvRowSerializationSchema.Builder:
             """Quote nothing."""
             return self._with(quote_char=None)
-
-        def set_quote_character(self, c: str) -> CsvRowSerializationSchema.Builder:
-            """Set what quotes a field."""
-            return self._with(quote_char=_single("Quote character", c))
-
-        def set_escape_character(self, c: str) -> CsvRowSerializationSchema.Builder:
-            """Set what takes the meaning of the character after it."""
-            return self._with(escape_char=_single("Escape character", c))
 
         def set_null_literal(self, s: str) -> CsvRowSerializationSchema.Builder:
             """Set the text that means None."""
@@ -667,17 +653,4 @@ class CsvRowSerializationSchema(SerializationSchema):
 
         def build(self) -> CsvRowSerializationSchema:
             """Make it."""
-            return CsvRowSerializationSchema(self._schema)
-
-        def _with(self, **changes: Any) -> CsvRowSerializationSchema.Builder:
-            self._schema = replace(self._schema, **changes)
-            return self
-
-
-def _schema_of(type_info: TypeInformation) -> CsvSchema:
-    if type_info is None:
-        raise TypeError("Type information must not be None")
-    if not isinstance(type_info, RowTypeInfo):
-        raise TypeError(f"CSV is made of rows, got {type_info!r}")
-    columns = zip(type_info.field_names, type_info.field_types, strict=True)
-    return CsvSchema(tuple(CsvColumn(name, each) for name, each in columns))
+            return CsvRowSerializationSchema(self._options)
