@@ -202,8 +202,7 @@ class Row(NamedFields):
                 fields[field] = value
             else:
                 raise ValueError(f"this Row has no field {field!r}: {self._known()}")
-        row: Row = tuple.__new__(type(self), fields)
-        return row
+        return tuple.__new__(type(self), fields)
 
     def _replace(self, /, **changes: object) -> Row:
         """As `replace`, under the name that named tuples have it."""
@@ -338,8 +337,7 @@ def row_class(names: Sequence[str] | None, kind: RowKind = RowKind.INSERT) -> ty
 
 
 def _make_row(names: tuple[str, ...] | None, kind: int, fields: tuple[object, ...]) -> Row:
-    row: Row = tuple.__new__(row_classes(names)[kind], fields)
-    return row
+    return tuple.__new__(row_classes(names)[kind], fields)
 
 
 row_classes(None)  # so that rows without names are as ready as those with

@@ -48,9 +48,9 @@ from flinkbuf.types.type_information import (
     RowTypeInfo,
     TupleTypeInfo,
     TypeInformation,
+    TypeOfRows,
     basic_type,
 )
-from flinkbuf.types.values import row_classes
 
 if TYPE_CHECKING:
     import pyarrow
@@ -159,7 +159,7 @@ class MapDataTypeInfo(TypeInformation):
 
 
 @dataclass(frozen=True, slots=True)
-class RowDataTypeInfo(TypeInformation):
+class RowDataTypeInfo(TypeOfRows):
     """A row of the table runtime. Flink's ``InternalTypeInfo`` of a ``RowType``, whose serializer is
     ``RowDataSerializer``."""
 
@@ -176,20 +176,8 @@ class RowDataTypeInfo(TypeInformation):
             object.__setattr__(self, "required", None)
 
     @property
-    def field_names(self) -> tuple[str, ...]:
-        """The names."""
-        return self.names
-
-    @property
     def kind(self) -> str:
         return self._kind
-
-    @property
-    def children(self) -> tuple[TypeInformation, ...]:
-        return self.field_types
-
-    def _make_codec(self, children: tuple[TypeCodec, ...]) -> TypeCodec:
-        return TypeCodec(self.kind, children, names=self.names, classes=row_classes(self.names), required=self.required)
 
     def __repr__(self) -> str:
         required = [name for name, each in zip(self.names, self.required or (), strict=False) if each]
@@ -197,20 +185,6 @@ class RowDataTypeInfo(TypeInformation):
             f"Types.ROW_DATA({list(self.names)!r}, [{', '.join(map(repr, self.field_types))}]"
             f"{f', not_null={required!r}' if required else ''})"
         )
-
-    def get_field_names(self) -> list[str]:
-        """As `field_names`, under the name that PyFlink has it."""
-        return list(self.names)
-
-    def get_field_index(self, field_name: str) -> int:
-        """The position of a field; ValueError if there is none of this name."""
-        if field_name not in self.names:
-            raise ValueError(f"{field_name!r} is not in {list(self.names)}")
-        return self.names.index(field_name)
-
-    def get_field_types(self) -> list[TypeInformation]:
-        """As `field_types`, under the name that PyFlink has it."""
-        return list(self.field_types)
 
 
 # What basic types are as fields.

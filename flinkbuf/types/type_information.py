@@ -339,8 +339,49 @@ class MapTypeInfo(TypeInformation):
         return f"MapTypeInfo<{self.key_type}, {self.value_type}>"
 
 
+class TypeOfFields(TypeInformation):
+    """What types of values with several fields have in common."""
+
+    __slots__ = ()
+    field_types: tuple[TypeInformation, ...]
+
+    @property
+    def children(self) -> tuple[TypeInformation, ...]:
+        return self.field_types
+
+    def get_field_types(self) -> list[TypeInformation]:
+        """As `field_types`, under the name that PyFlink has it."""
+        return list(self.field_types)
+
+
+class TypeOfRows(TypeOfFields):
+    """What types of rows have in common."""
+
+    __slots__ = ()
+    names: tuple[str, ...] | None
+    required: tuple[bool, ...] | None
+
+    @property
+    def field_names(self) -> tuple[str, ...]:
+        """The names; ``f0``, ``f1``, … where none were given, as in Flink."""
+        return self.names if self.names is not None else tuple(f"f{i}" for i in range(len(self.field_types)))
+
+    def _make_codec(self, children: tuple[TypeCodec, ...]) -> TypeCodec:
+        return TypeCodec(self.kind, children, names=self.names, classes=row_classes(self.names), required=self.required)
+
+    def get_field_names(self) -> list[str]:
+        """As `field_names`, under the name that PyFlink has it."""
+        return list(self.field_names)
+
+    def get_field_index(self, field_name: str) -> int:
+        """The position of a field; ValueError if there is none of this name."""
+        if field_name not in self.field_names:
+            raise ValueError(f"{field_name!r} is not in {list(self.field_names)}")
+        return self.field_names.index(field_name)
+
+
 @dataclass(frozen=True, slots=True)
-class TupleTypeInfo(TypeInformation):
+class TupleTypeInfo(TypeOfFields):
     """A tuple of fields with types of their own. Flink's ``TupleTypeInfo``."""
 
     field_types: tuple[TypeInformation, ...]
@@ -359,10 +400,6 @@ class TupleTypeInfo(TypeInformation):
         return "TUPLE"
 
     @property
-    def children(self) -> tuple[TypeInformation, ...]:
-        return self.field_types
-
-    @property
     def fixed_size(self) -> int | None:
         sizes = [each.fixed_size for each in self.field_types]
         return None if None in sizes else sum(size for size in sizes if size is not None)
@@ -373,13 +410,9 @@ class TupleTypeInfo(TypeInformation):
     def __str__(self) -> str:
         return f"TupleTypeInfo({', '.join(map(str, self.field_types))})"
 
-    def get_field_types(self) -> list[TypeInformation]:
-        """As `field_types`, under the name that PyFlink has it."""
-        return list(self.field_types)
-
 
 @dataclass(frozen=True, slots=True)
-class RowTypeInfo(TypeInformation):
+class RowTypeInfo(TypeOfRows):
     """A row: fields that may be None, and a kind of change. Flink's ``RowTypeInfo``."""
 
     field_types: tuple[TypeInformation, ...]
@@ -400,20 +433,8 @@ class RowTypeInfo(TypeInformation):
             raise ValueError(f"field names must differ, but {twice} occur more than once; rename the columns")
 
     @property
-    def field_names(self) -> tuple[str, ...]:
-        """The names; ``f0``, ``f1``, … where none were given, as in Flink."""
-        return self.names if self.names is not None else tuple(f"f{i}" for i in range(len(self.field_types)))
-
-    @property
     def kind(self) -> str:
         return "ROW"
-
-    @property
-    def children(self) -> tuple[TypeInformation, ...]:
-        return self.field_types
-
-    def _make_codec(self, children: tuple[TypeCodec, ...]) -> TypeCodec:
-        return TypeCodec(self.kind, children, names=self.names, classes=row_classes(self.names), required=self.required)
 
     def __repr__(self) -> str:
         types = f"[{', '.join(map(repr, self.field_types))}]"
@@ -424,20 +445,6 @@ class RowTypeInfo(TypeInformation):
             return f"RowTypeInfo({', '.join(map(str, self.field_types))})"
         fields = zip(self.names, self.field_types, strict=True)
         return f"RowTypeInfo({', '.join(f'{name}: {field_type}' for name, field_type in fields)})"
-
-    def get_field_names(self) -> list[str]:
-        """As `field_names`, under the name that PyFlink has it."""
-        return list(self.field_names)
-
-    def get_field_index(self, field_name: str) -> int:
-        """The position of a field; ValueError if there is none of this name."""
-        if field_name not in self.field_names:
-            raise ValueError(f"{field_name!r} is not in {list(self.field_names)}")
-        return self.field_names.index(field_name)
-
-    def get_field_types(self) -> list[TypeInformation]:
-        """As `field_types`, under the name that PyFlink has it."""
-        return list(self.field_types)
 
 
 @dataclass(frozen=True, slots=True)
