@@ -836,8 +836,7 @@ class StreamExecutionEnvironment:
         --------
         >>> env.from_rdd(sc.parallelize(range(10), 2), Types.LONG()).map(lambda n: n * n).print()  # doctest: +SKIP
         """
-        stream: DataStream = of_spark("frames.spark_source").from_rdd(self, rdd, type_info)
-        return stream
+        return of_spark("frames.spark_source").from_rdd(self, rdd, type_info)
 
     def from_data_frame(self, data_frame: object) -> DataStream[Any]:
         """Make a stream of the rows of a Spark DataFrame, of the type that its schema says; see `from_rdd`.
@@ -851,8 +850,7 @@ class StreamExecutionEnvironment:
         --------
         >>> env.from_data_frame(spark.range(3)).map(lambda row: row.id).print()  # doctest: +SKIP
         """
-        stream: DataStream = of_spark("frames.spark_source").from_data_frame(self, data_frame)
-        return stream
+        return of_spark("frames.spark_source").from_data_frame(self, data_frame)
 
     # --- execution
 

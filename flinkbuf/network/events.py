@@ -79,8 +79,7 @@ class _Reader:
 
     def number(self, code: str) -> int:
         """One big-endian number; `code` as in `struct`."""
-        number: int = struct.unpack(">" + code, self.take(struct.calcsize(">" + code)))[0]
-        return number
+        return struct.unpack(">" + code, self.take(struct.calcsize(">" + code)))[0]
 
     def boolean(self) -> bool:
         value = self.number("B")

@@ -52,7 +52,7 @@ class InputGate(_InputGate):
     """
 
     def __new__(cls, channels: Iterable[tuple[object, int]] = (), **options: object) -> InputGate:
-        pairs = [(_source(source), index) for source, index in channels]
+        pairs = [(each.source if isinstance(each, PartitionFile) else each, index) for each, index in channels]
         return super().__new__(cls, pairs, **options)  # type: ignore[call-arg]
 
     def __enter__(self) -> InputGate:
@@ -60,10 +60,6 @@ class InputGate(_InputGate):
 
     def __exit__(self, *exc_info: object) -> None:
         self.close()
-
-
-def _source(source: object) -> object:
-    return source.source if isinstance(source, PartitionFile) else source
 
 
 class UnionInputGate(_UnionInputGate):

@@ -33,13 +33,9 @@ def ddl_of(schema: Mapping[str, Any]) -> str:
 def columns_of(schema: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Quoted names and types of the columns."""
     try:
-        return [(_quoted(each["name"]), _type_text(each["type"])) for each in schema["fields"]]
+        return [("`" + each["name"].replace("`", "``") + "`", _type_text(each["type"])) for each in schema["fields"]]
     except (KeyError, TypeError, AttributeError):
         raise ValueError("the schema is no struct of Spark's") from None
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
 
 
 def _type_text(found: str | Mapping[str, Any]) -> str:

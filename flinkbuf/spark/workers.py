@@ -94,8 +94,7 @@ def _worker_environment(context: SparkContext) -> dict[str, str]:
 def _of_jvm(context: SparkContext, method: str, name: str) -> str | None:
     """Return a variable or property of the process that starts the workers."""
     jvm: JVMView = context._jvm
-    value: str | None = getattr(jvm.java.lang.System, method)(name)
-    return value
+    return getattr(jvm.java.lang.System, method)(name)
 
 
 @dataclass(frozen=True)

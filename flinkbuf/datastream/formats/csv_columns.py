@@ -198,8 +198,7 @@ class _Reading:
         ).any()  # a line end within quotes is told by the rows' reader
 
     def _is_border(self, bytes_: np.ndarray) -> np.ndarray:
-        result: np.ndarray = (bytes_ == ord(self._columns.text.separator)) | (bytes_ == _CR) | (bytes_ == _LF)
-        return result
+        return (bytes_ == ord(self._columns.text.separator)) | (bytes_ == _CR) | (bytes_ == _LF)
 
     def _has_hex(self, data: bytes) -> bool:
         """Return whether pyarrow might take for a number what is none to Python."""
@@ -219,7 +218,11 @@ class _Reading:
         order = range(self._width) if self._order is None else self._order
         places = {name: str(order[index]) for index, name in enumerate(columns.found.names)}
         wanted = [places[name] for name in columns.schema.names]
-        types = {places[field.name]: _type_read(field.type) for field in columns.found}
+        # A number is rounded once to double and then to float, as Python does it.
+        types = {
+            places[field.name]: pa.float64() if pa.types.is_floating(field.type) else field.type
+            for field in columns.found
+        }
         nulls = [""] if text.null_value is None else ["", text.null_value]
         try:
             table = arrow_csv.read_csv(
@@ -400,10 +403,3 @@ class _CountedLines:
 
 def _lines_of(data: bytes) -> Iterator[str]:
     return iter(io.StringIO(data.decode("utf-8", "replace"), newline=""))
-
-
-def _type_read(type_: pa.DataType) -> pa.DataType:
-    """Return what texts become first: a number is rounded once to double and then to float, as Python does it."""
-    import pyarrow as pa
-
-    return pa.float64() if pa.types.is_floating(type_) else type_

@@ -113,5 +113,4 @@ def _is_text(data: bytes) -> bool:
 def _is_float(field: pa.Field) -> bool:
     import pyarrow as pa
 
-    is_float: bool = pa.types.is_floating(field.type)
-    return is_float
+    return pa.types.is_floating(field.type)

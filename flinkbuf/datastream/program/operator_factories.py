@@ -91,8 +91,7 @@ class FunctionFactory(OperatorFactory):
         selector = None if self.key_selector is None else as_selector(self.key_selector)
         call = as_call(self.function, base, method)
         lifecycle = combined_lifecycle(self.function, selector)
-        made: StreamOperator = getattr(function_operator, operator)(call, lifecycle, selector)
-        return made
+        return getattr(function_operator, operator)(call, lifecycle, selector)
 
 
 @dataclass(frozen=True)
@@ -138,10 +137,7 @@ class CoFunctionFactory(OperatorFactory):
         functions = [getattr(self.function, method) for method in methods]
         selectors = None if self.key_selectors is None else [as_selector(each) for each in self.key_selectors]
         lifecycle = combined_lifecycle(self.function, *(selectors or ()))
-        made: StreamOperator = getattr(function_operator, operator)(
-            functions, CombinedWatermark(len(functions)), lifecycle, selectors
-        )
-        return made
+        return getattr(function_operator, operator)(functions, CombinedWatermark(len(functions)), lifecycle, selectors)
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,6 @@ from flinkbuf.records.partitioner import Partitioner
 from flinkbuf.spark.exchange.arguments import check_config, check_mode
 
 if TYPE_CHECKING:
-    from typing import TypeGuard
-
     from pyspark import RDD
     from pyspark.sql import DataFrame
 
@@ -188,8 +186,9 @@ def exchange(
     """
     check_mode(mode)
     check_config(config)
-    chain = {"before": before, "before_schema": before_schema, "after": after, "schema": schema}
-    if _is_data_frame(data):
+    from pyspark.sql import DataFrame
+
+    if isinstance(data, DataFrame):
         from flinkbuf.spark.exchange.frame_exchange import exchange_frame
 
         if type is not None:
@@ -210,19 +209,13 @@ def exchange(
             schema=schema,
         )
     rdd = _checked_rdd(data)
+    chain = {"before": before, "before_schema": before_schema, "after": after, "schema": schema}
     given = [name for name, value in chain.items() if value is not None]
     if given:
         raise TypeError(f"{given[0]}= is for DataFrames; of an RDD: rdd.mapPartitions(function) before, or after")
     from flinkbuf.spark.exchange.rdd_exchange import exchange_rdd
 
     return exchange_rdd(rdd, key, partitioner, num_partitions, mode, config, type)
-
-
-def _is_data_frame(data: object) -> "TypeGuard[DataFrame]":
-    """Whether it is one of PySpark's, of a classic session or of Spark Connect."""
-    from pyspark.sql import DataFrame
-
-    return isinstance(data, DataFrame)
 
 
 def _checked_rdd(data: object) -> "RDD[Any]":

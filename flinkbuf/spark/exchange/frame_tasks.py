@@ -136,7 +136,7 @@ class FrameSource:
     def __call__(self, batches: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
         """Return the batches that are exchanged."""
         if self.names is not None:
-            batches = _renamed(batches, self.names)
+            batches = (batch.rename_columns(self.names) for batch in batches)
         return iter(batches if self.before is None else self.before(batches))
 
 
@@ -327,8 +327,3 @@ class ChannelReader(Iterator["pyarrow.RecordBatch"]):
             if (cut := self._reader.pending_bytes) > 0:
                 where = self._arrivals.describe(producer)
                 raise CorruptDataError(f"{where}: its last record is cut off after {cut} bytes")
-
-
-def _renamed(batches: Iterator[pyarrow.RecordBatch], names: list[str]) -> Iterator[pyarrow.RecordBatch]:
-    for batch in batches:
-        yield batch.rename_columns(names)

@@ -81,10 +81,13 @@ def arrow_input(data: DataFrame, record_type: TypeInformation) -> tuple[RDD[byte
     These are columns of one name, intervals, user-defined types and whatever else Arrow or the type has no place for,
     and instants inside of lists, maps and structs.
     """
-    schema = safe_arrow_schema(data.schema, _has_large_types(data))
+    has_large_types = data.sparkSession.conf.get("spark.sql.execution.arrow.useLargeVarTypes", "false")
+    schema = safe_arrow_schema(data.schema, str(has_large_types) == "true")
     if schema is None:
         return None
-    shown = [field.with_type(_local(field.type)) for field in schema]
+    import pyarrow as pa  # which is there if a schema is
+
+    shown = [field.with_type(pa.timestamp("us")) if is_instant(field.type) else field for field in schema]
     if any(holds_instants(field.type) for field in shown) or not fits(record_type, shown):
         return None
     return _messages(data), ArrowRows(schema, record_type)
@@ -126,21 +129,11 @@ def _messages(data: DataFrame) -> RDD[bytes]:
     return RDD(messages.toJavaRDD(), data.sparkSession.sparkContext, NoOpSerializer())
 
 
-def _has_large_types(data: DataFrame) -> bool:
-    return str(data.sparkSession.conf.get("spark.sql.execution.arrow.useLargeVarTypes", "false")) == "true"
-
-
 def is_instant(found: pyarrow.DataType) -> bool:
     """Whether an Arrow type is that of instants."""
     import pyarrow as pa
 
     return pa.types.is_timestamp(found) and found.tz is not None
-
-
-def _local(found: pyarrow.DataType) -> pyarrow.DataType:
-    import pyarrow as pa
-
-    return pa.timestamp("us") if is_instant(found) else found
 
 
 def holds_instants(found: pyarrow.DataType) -> bool:

@@ -75,8 +75,7 @@ class ArrowRecords:
                     f"a record has None in column {name!r}, which the schema of to_data_frame() declares not nullable: "
                     f"{batch.slice(row, 1).to_pylist()[0]!r:.200}"
                 )
-        message: bytes = batch.serialize().to_pybytes()
-        return message
+        return batch.serialize().to_pybytes()
 
 
 class MessageSink:

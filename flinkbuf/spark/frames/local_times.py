@@ -32,7 +32,7 @@ def to_local(column: pyarrow.Array) -> pyarrow.Array:
     ...     to_local(instants).to_pylist(), instants.to_pylist()) if each]
     [True, True]
     """
-    return _moved(column, _offset_at, 1, None)
+    return _moved(column, lambda second: time.localtime(second).tm_gmtoff, 1, None)
 
 
 def from_local(column: pyarrow.Array) -> pyarrow.Array:
@@ -63,10 +63,6 @@ def _offsets(seconds: np.ndarray, offset: Callable[[int], int]) -> np.ndarray:
             (odd,) = np.nonzero(places == place)
             found[odd] = [offset(int(each)) for each in seconds[odd]]
     return found
-
-
-def _offset_at(second: int) -> int:
-    return time.localtime(second).tm_gmtoff
 
 
 def _offset_when_shown(second: int) -> int:

@@ -143,8 +143,7 @@ def struct_type_of_arrow(schema: object) -> spark.StructType:
     """
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    found: spark.StructType = from_arrow_schema(schema, prefer_timestamp_ntz=True)
-    return found
+    return from_arrow_schema(schema, prefer_timestamp_ntz=True)
 
 
 def to_ddl(record_type: object, *, decimal: tuple[int, int] = (38, 18)) -> str:
@@ -219,8 +218,7 @@ def _to_spark(ours: TypeInformation, where: str, decimal: tuple[int, int]) -> sp
         raise TypeError(
             f"{ours!r}{place} has no counterpart in Spark (here {_version()}); leave it out of the DataFrame"
         )
-    found: spark.DataType = made()
-    return found
+    return made()
 
 
 def _to_array(ours: TypeInformation, where: str, decimal: tuple[int, int]) -> spark.DataType:

@@ -345,13 +345,9 @@ def _stream_of(
     read: ArrowRows | None = None,
 ) -> DataStream:
     stream: DataStream = env._source(name, type_info, SparkSourceFactory(data, type_info, read), is_parallel=True)
-    return stream.set_parallelism(max(1, min(data.getNumPartitions(), _most_subtasks(env, data))))
-
-
-def _most_subtasks(env: StreamExecutionEnvironment, data: RDD[object]) -> int:
-    """As many as the program says; where it says nothing, as many as Spark has cores."""
     is_said = env._configuration.contains_key(options.PARALLELISM.key)
-    return int(env.get_parallelism() if is_said else data.context.defaultParallelism)
+    most = env.get_parallelism() if is_said else data.context.defaultParallelism  # as many as Spark has cores
+    return stream.set_parallelism(max(1, min(data.getNumPartitions(), most)))
 
 
 def _checked_rdd(data: object) -> RDD[object]:

@@ -48,8 +48,7 @@ class ClientSettings:
     def get(self, name: str) -> str | None:
         """Return what is set, if it is."""
         if name.startswith("spark.flinkbuf."):
-            found: str | None = self._session.conf.get(name, None)
-            return found
+            return self._session.conf.get(name, None)
         return _address_towards(self._session.client.host) if name == "spark.driver.host" else None
 
 

@@ -27,7 +27,7 @@ from flinkbuf.spark.stage.job_stage import SparkStoppedError, StageRun, forget_c
 from flinkbuf.spark.stage.job_task import JobTask
 from flinkbuf.spark.stage.page_link import described
 from flinkbuf.spark.stage.slot_input import StageInput, is_direct, stage_data
-from flinkbuf.spark.workers import check_workers, shipped
+from flinkbuf.spark.workers import check_workers, is_local, shipped
 from flinkbuf.streaming.chain.operator_config import ExecutionSettings
 
 if TYPE_CHECKING:
@@ -51,8 +51,7 @@ class SparkTarget:
 
     def shares_files(self) -> bool:
         """Whether the executors are in the driver's own process: ``local[...]``."""
-        master = active_context().master
-        return master is not None and (master == "local" or master.startswith("local["))
+        return is_local(active_context())
 
     def check(self, graph: JobGraph, settings: ExecutionSettings) -> None:
         """Refuse what Spark would not run, or only after minutes.

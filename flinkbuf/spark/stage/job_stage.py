@@ -302,7 +302,9 @@ def failure_of(error: BaseException, context: SparkContext) -> Failure:
     if is_stopped(context):
         stopped = "the SparkContext was stopped while the job ran in it; start the job again in a new one"
         return Failure("builtins.RuntimeError", stopped, can_restart=False)
-    if not isinstance(error, _java_errors()):
+    from py4j.protocol import Py4JError
+
+    if not isinstance(error, Py4JError):
         return Failure.of(error)
     summary, traceback = summary_of(str(error))
     found = _RAISED.match(summary)
@@ -313,12 +315,6 @@ def failure_of(error: BaseException, context: SparkContext) -> Failure:
         traceback,
         can_restart=not message.startswith(NO_FLINKBUF),  # a worker that lacks it will lack it again
     )
-
-
-def _java_errors() -> tuple[type[BaseException], ...]:
-    from py4j.protocol import Py4JError
-
-    return (Py4JError,)
 
 
 def summary_of(text: str) -> tuple[str, str]:

@@ -94,7 +94,7 @@ class JobTask:
 
     def _run(self, index: int, records: Iterable[object], output: OutputQueue | None) -> None:
         """Be a task manager until the driver says that it is over; where Spark takes records, raise what failed."""
-        bundle = self._read_bundle()
+        bundle = self.bundle if isinstance(self.bundle, JobBundle) else JobBundle.from_bytes(self.bundle.value)
         config = data_plane(bundle.network, self.data_secret)
         with contextlib.ExitStack() as stack:
             client = self.driver.connect()
@@ -135,11 +135,6 @@ class JobTask:
         logger.debug("task manager %s: %s", manager_id, reason)
         if output is not None:
             link.check_finished(bundle.job_name, reason)
-
-    def _read_bundle(self) -> JobBundle:
-        if isinstance(self.bundle, JobBundle):
-            return self.bundle
-        return JobBundle.from_bytes(self.bundle.value)
 
 
 class ManagerThread(threading.Thread):

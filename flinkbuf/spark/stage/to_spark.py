@@ -58,8 +58,7 @@ def to_data_frame(stream: DataStream, schema: Any = None) -> DataFrame:
     known = with_names(stream._value_type)
     records = arrow_output(known, wanted, _is_single(known, schema))
     if records is None:
-        frame: DataFrame = session.createDataFrame(to_rdd(stream), schema)
-        return frame
+        return session.createDataFrame(to_rdd(stream), schema)
     messages = _taken(stream, ArrowSinkFactory(records)).map(_in_a_row)
     return session.createDataFrame(messages, "message binary").mapInArrow(shipped(Messages(records.result)), wanted)
 
