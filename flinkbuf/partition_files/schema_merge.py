@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 
-def merged_schema(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
+def merged_schema(old: Mapping[str, object], new: Mapping[str, object]) -> dict[str, Any]:
     """The schema of rows of both: the same columns, each nullable if it is in one of them.
 
     Raises
@@ -21,25 +21,37 @@ def merged_schema(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, A
     >>> merged_schema(old, new)["fields"][0]["nullable"]
     True
     """
-    return dict(_merged(old, new, ""))
+    merged = _merged(old, new, "")
+    assert isinstance(merged, Mapping)
+    return dict(merged)
 
 
-def _merged(old: object, new: object, where: str) -> Any:
+def _merged(old: object, new: object, where: str) -> object:
     place = f"column {where!r}" if where else "the row"
+    differ = f"{place} is {_type_name(old)} in the data set and {_type_name(new)} in the new rows"
     if not isinstance(old, Mapping) or not isinstance(new, Mapping) or old.get("type") != new.get("type"):
         if old == new:
             return old
-        raise ValueError(f"{place} is {_type_name(old)} in the data set and {_type_name(new)} in the new rows")
-    merge = _MERGES.get(old["type"] if isinstance(old["type"], str) else "")
-    if merge is None:
-        if {**old, "metadata": None} != {**new, "metadata": None}:
-            raise ValueError(f"{place} is {_type_name(old)} in the data set and {_type_name(new)} in the new rows")
-        return old
-    return merge(old, new, where)
+        raise ValueError(differ)
+    if old["type"] == "struct":
+        return {**old, "fields": _merged_fields(old["fields"], new["fields"], where)}
+    if old["type"] == "array":
+        element = _merged(old["elementType"], new["elementType"], f"{where}[]")
+        return {**old, "elementType": element, "containsNull": bool(old["containsNull"] or new["containsNull"])}
+    if old["type"] == "map":
+        return {
+            **old,
+            "keyType": _merged(old["keyType"], new["keyType"], f"{where}.key"),
+            "valueType": _merged(old["valueType"], new["valueType"], f"{where}.value"),
+            "valueContainsNull": bool(old["valueContainsNull"] or new["valueContainsNull"]),
+        }
+    if {**old, "metadata": None} != {**new, "metadata": None}:
+        raise ValueError(differ)
+    return old
 
 
-def _merged_struct(old: Mapping[str, Any], new: Mapping[str, Any], where: str) -> object:
-    old_names, new_names = ([each["name"] for each in side["fields"]] for side in (old, new))
+def _merged_fields(old: list[dict[str, Any]], new: list[dict[str, Any]], where: str) -> list[dict[str, Any]]:
+    old_names, new_names = ([each["name"] for each in side] for side in (old, new))
     if old_names != new_names:
         place = f" of column {where!r}" if where else ""
         order = (
@@ -47,35 +59,12 @@ def _merged_struct(old: Mapping[str, Any], new: Mapping[str, Any], where: str) -
         )
         raise ValueError(f"the columns{place} are {old_names} in the data set and {new_names} in the new rows{order}")
     fields = []
-    for left, right in zip(old["fields"], new["fields"], strict=True):
+    for left, right in zip(old, new, strict=True):
         path = f"{where}.{left['name']}" if where else left["name"]
         nullable = bool(left.get("nullable", True) or right.get("nullable", True))
         fields.append({**left, "type": _merged(left["type"], right["type"], path), "nullable": nullable})
-    return {**old, "fields": fields}
-
-
-def _merged_array(old: Mapping[str, Any], new: Mapping[str, Any], where: str) -> object:
-    element = _merged(old["elementType"], new["elementType"], f"{where}[]")
-    return {**old, "elementType": element, "containsNull": bool(old["containsNull"] or new["containsNull"])}
-
-
-def _merged_map(old: Mapping[str, Any], new: Mapping[str, Any], where: str) -> object:
-    return {
-        **old,
-        "keyType": _merged(old["keyType"], new["keyType"], f"{where}.key"),
-        "valueType": _merged(old["valueType"], new["valueType"], f"{where}.value"),
-        "valueContainsNull": bool(old["valueContainsNull"] or new["valueContainsNull"]),
-    }
-
-
-_MERGES: dict[str, Callable[[Mapping[str, Any], Mapping[str, Any], str], object]] = {
-    "struct": _merged_struct,
-    "array": _merged_array,
-    "map": _merged_map,
-}
+    return fields
 
 
 def _type_name(found: object) -> str:
-    if not isinstance(found, Mapping):
-        return str(found)
-    return str(found.get("type"))
+    return str(found.get("type")) if isinstance(found, Mapping) else str(found)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 _NAMES = {"byte": "tinyint", "short": "smallint", "integer": "int", "long": "bigint"}
 
 
-def ddl_of(schema: Mapping[str, Any]) -> str:
+def ddl_of(schema: Mapping[str, object]) -> str:
     """The columns, as ``name type, …``.
 
     Parameters
@@ -30,17 +29,21 @@ def ddl_of(schema: Mapping[str, Any]) -> str:
     return ", ".join(f"{name} {text}" for name, text in columns_of(schema))
 
 
-def columns_of(schema: Mapping[str, Any]) -> list[tuple[str, str]]:
+def columns_of(schema: object) -> list[tuple[str, str]]:
     """Quoted names and types of the columns."""
     try:
+        if not isinstance(schema, Mapping):
+            raise TypeError("no object of JSON")
         return [("`" + each["name"].replace("`", "``") + "`", _type_text(each["type"])) for each in schema["fields"]]
     except (KeyError, TypeError, AttributeError):
         raise ValueError("the schema is no struct of Spark's") from None
 
 
-def _type_text(found: str | Mapping[str, Any]) -> str:
+def _type_text(found: object) -> str:
     if isinstance(found, str):
         return _NAMES.get(found, found.partition(" collate ")[0])
+    if not isinstance(found, Mapping):
+        raise TypeError("no type of Spark's")
     kind = found["type"]
     if kind == "array":
         return f"array<{_type_text(found['elementType'])}>"
