@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from flinkbuf.datastream.arguments import check_function, check_is_object
+from flinkbuf.datastream.data_stream_sink import CloseableIterator
 from flinkbuf.datastream.joined_streams import JoinedColumnStreams
 from flinkbuf.datastream.program.column_factories import (
     AsRecordsFactory,
@@ -54,7 +55,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from flinkbuf.datastream.data_stream import DataStream
-    from flinkbuf.datastream.data_stream_sink import CloseableIterator, DataStreamSink
+    from flinkbuf.datastream.data_stream_sink import DataStreamSink
     from flinkbuf.datastream.program.operator_factories import OperatorFactory
     from flinkbuf.records.column_batch import ColumnBatch
 
@@ -563,7 +564,7 @@ class ColumnStream:
         {'n': [1, 2, 3], 'half': [0.5, 1.0, 1.5]}
         """
         name = job_execution_name or "DataStream Collect"
-        return self._stream._env._execute_and_collect(self, name, None, BATCHES_CAPACITY)
+        return CloseableIterator(self._stream._env._collected(self, name, BATCHES_CAPACITY))
 
     def _collect_to(self, collector: Collector) -> None:
         """Add a sink of one subtask that hands the batches to the program."""
@@ -1053,15 +1054,14 @@ class WindowedColumnStream:
 
     def _factory(self, aggregates: tuple[tuple[str, Aggregate], ...]) -> OperatorFactory:
         """Return the factory of the operator for these windows."""
-        names = self._keyed._names
+        names, windows, late = self._keyed._names, self._windows, (self._lateness_ms, self._late_tag)
         if any(each.is_of_window for _, each in aggregates):
             self._check_time("window_start() and window_end()")
-        if self._is_counting:
-            return ColumnCountFactory(None, names, self._windows, aggregates)
-        is_session = type(self._windows) is EventTimeSessionWindows
-        make: type[ColumnSessionFactory | ColumnWindowFactory]
-        make = ColumnSessionFactory if is_session else ColumnWindowFactory
-        return make(None, names, self._windows, aggregates, self._lateness_ms, self._late_tag)
+        if isinstance(windows, CountTumblingWindowAssigner):
+            return ColumnCountFactory(None, names, windows, aggregates)
+        if isinstance(windows, EventTimeSessionWindows):
+            return ColumnSessionFactory(None, names, windows, aggregates, *late)
+        return ColumnWindowFactory(None, names, windows, aggregates, *late)
 
     def _check_time(self, what: str) -> None:
         if self._is_counting:

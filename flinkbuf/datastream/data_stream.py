@@ -1316,7 +1316,8 @@ class DataStream(Generic[T]):
         """
         if limit is not None and limit <= 0:
             raise ValueError(f"Limit must be greater than 0, got {limit}")
-        return self._env._execute_and_collect(self, job_execution_name or "DataStream Collect", limit)
+        collector = self._env._collected(self, job_execution_name or "DataStream Collect")
+        return CloseableIterator(collector) if limit is None else collector.take(limit)
 
     def to_rdd(self) -> RDD[T]:
         """Give Spark the records of this stream, as an RDD; Spark runs the program each time it computes the RDD.

@@ -20,7 +20,6 @@ from flinkbuf.datastream.arguments import MAX_PARALLELISM_LIMIT, declared, of_sp
 from flinkbuf.datastream.checkpoint_config import CheckpointConfig
 from flinkbuf.datastream.checkpointing_mode import CheckpointingMode
 from flinkbuf.datastream.data_stream import DataStream
-from flinkbuf.datastream.data_stream_sink import CloseableIterator
 from flinkbuf.datastream.execution_mode import RuntimeExecutionMode, is_bounded, runs_in_batch
 from flinkbuf.datastream.program.forgotten import next_program, note_sink, warn, was_used
 from flinkbuf.datastream.slot_sharing_group import SlotSharingGroup
@@ -1174,15 +1173,16 @@ class StreamExecutionEnvironment:
         if without_effect:
             warn(f"these settings have no effect in flinkbuf: {', '.join(without_effect)}")
 
-    def _execute_and_collect(
-        self, stream: DataStream[Any] | ColumnStream, job_name: str, limit: int | None, capacity: int = DEFAULT_CAPACITY
-    ) -> CloseableIterator[Any] | list[Any]:
+    def _collected(
+        self, stream: DataStream[object] | ColumnStream, job_name: str, capacity: int = DEFAULT_CAPACITY
+    ) -> Collector:
+        """Start the job, and return what the records of a stream come to."""
         collector = Collector(capacity)
         stream._collect_to(collector)
         job, _ = self._make_job(job_name, collector.finish)
         collector.on_close = job.cancel
         job.start()
-        return CloseableIterator(collector) if limit is None else collector.take(limit)
+        return collector
 
 
 def _make_importable(path: str) -> None:

@@ -380,12 +380,14 @@ def test_binding_imports_nothing_of_a_layer_above(path):
 
 
 # Of a file that another one of its folder uses, and whose methods give objects of that one: it may name its
-# types for type checkers, under `if TYPE_CHECKING`. Streams make windows, and windows make streams.
+# types for type checkers, under `if TYPE_CHECKING`. Environments make streams, streams make windows, and these streams;
+# each can be asked for the one that made it.
 NAMES_TYPES_OF = {
     "datastream.columns": ["datastream.data_stream"],
     "datastream.connected_streams": ["datastream.data_stream"],
-    "datastream.joined_streams": ["datastream.columns"],
-    "datastream.windowed_stream": ["datastream.data_stream"],
+    "datastream.data_stream": ["datastream.stream_execution_environment"],
+    "datastream.joined_streams": ["datastream.columns", "datastream.data_stream"],
+    "datastream.windowed_stream": ["datastream.data_stream", "datastream.stream_execution_environment"],
 }
 
 
