@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 STATE_NAME: Final = "column-timers"
+CLOCK_STATE_NAME: Final = "column-timers-processing-time"
 MOST_NOTED: Final = 1 << 16  # entries that no run has
 MOST_RUNS: Final = 8
 _NEVER: Final = 2**63 - 1
@@ -83,16 +84,18 @@ class TimerRun:
 
 
 class ColumnTimers:
-    """The timers of one subtask.
+    """The timers of one subtask that go by one clock.
 
     Parameters
     ----------
     table : KeyTable
+    name : str
+        Of the state in snapshots.
     """
 
-    name = STATE_NAME
-
-    def __init__(self, table: KeyTable) -> None:
+    def __init__(self, table: KeyTable, name: str = STATE_NAME) -> None:
+        self.name = name
+        self.has_ended = False  # nothing is registered any more
         self._table = table
         self._runs: list[TimerRun] = []  # what came first stands first
         self._noted: list[TimerRun] = []
@@ -105,13 +108,21 @@ class ColumnTimers:
         """Register timers, or delete them."""
         import numpy as np
 
-        if not len(slots):
+        if not len(slots) or self.has_ended:
             return
         self._noted.append(TimerRun(times, slots.astype(np.uint32), np.full(len(slots), is_set)))
         self._noted_count += len(slots)
         self._earliest_noted = min(self._earliest_noted, int(times.min()))
         if self._noted_count > MOST_NOTED and not self._is_firing:
             self._make_run()
+
+    @property
+    def earliest(self) -> int | None:
+        """Return a time before which no timer is due; None: there are no timers. One may be deleted since."""
+        times = [int(run.times[0]) for run in self._runs]
+        if self._noted:
+            times.append(self._earliest_noted)
+        return min(times, default=None)
 
     def rounds_to(self, timestamp: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Yield the timers up to a time until there are none: slots and times, each key once, in order of time.

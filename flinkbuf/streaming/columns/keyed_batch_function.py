@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from flinkbuf.streaming.columns.column_timers import ColumnTimers
     from flinkbuf.streaming.columns.key_table import KeyTable
+    from flinkbuf.streaming.time.time_domain import TimeDomain
 
 
 class KeyedBatchFunction(Function):
@@ -67,26 +68,34 @@ class KeyedBatchContext:
         Of the rows, in milliseconds since 1970, −2⁶³ where a row has none; of the timers, in ``on_timer``.
     current_watermark : int
         How far event time has come; −2⁶³ before the first watermark.
+    current_processing_time : int
+        The task's clock in milliseconds since 1970, when the call began.
+    time_domain : TimeDomain or None
+        In ``on_timer``: whether the timers are of event time or of processing time.
     """
 
     def __init__(
         self,
         table: KeyTable,
-        timers: ColumnTimers,
+        timers: tuple[ColumnTimers, ColumnTimers],
         keys: pa.RecordBatch,
         slots: np.ndarray,
         offsets: np.ndarray,
         timestamps: np.ndarray | None,
         current_watermark: int,
+        current_processing_time: int,
+        time_domain: TimeDomain | None = None,
     ) -> None:
         self._table = table
-        self._timers = timers
+        self._timers, self._clock_timers = timers
         self._is_over = False
         self.keys = keys
         self.slots = slots
         self.offsets = offsets
         self.timestamps = timestamps
         self.current_watermark = current_watermark
+        self.current_processing_time = current_processing_time
+        self.time_domain = time_domain
         table.take_in_hand(keys, slots)
 
     def register_event_time_timers(self, keys: object, timestamps: object) -> None:
@@ -99,20 +108,38 @@ class KeyedBatchContext:
         timestamps : array or int
             One for each key: milliseconds since 1970, or timestamps of Arrow or numpy; or one number for all.
         """
-        self._note(keys, timestamps, True, "register_event_time_timers()")
+        self._note(self._timers, keys, timestamps, True, "register_event_time_timers()")
 
     def delete_event_time_timers(self, keys: object, timestamps: object) -> None:
         """Take back timers of keys at these times, as far as there are any."""
-        self._note(keys, timestamps, False, "delete_event_time_timers()")
+        self._note(self._timers, keys, timestamps, False, "delete_event_time_timers()")
 
-    def _note(self, keys: object, timestamps: object, is_set: bool, where: str) -> None:
+    def register_processing_time_timers(self, keys: object, timestamps: object) -> None:
+        """Have ``on_timer`` called for keys once the task's clock has passed their timestamps.
+
+        In batch execution it is called at the end, behind the timers of event time.
+
+        Parameters
+        ----------
+        keys : pyarrow.RecordBatch or numpy.ndarray
+            As for `ColumnValueState`. A key may have timers at many times, and one at each.
+        timestamps : array or int
+            As for `register_event_time_timers`; ``context.current_processing_time + 60_000`` is in a minute.
+        """
+        self._note(self._clock_timers, keys, timestamps, True, "register_processing_time_timers()")
+
+    def delete_processing_time_timers(self, keys: object, timestamps: object) -> None:
+        """Take back timers of keys at these times, as far as there are any."""
+        self._note(self._clock_timers, keys, timestamps, False, "delete_processing_time_timers()")
+
+    def _note(self, timers: ColumnTimers, keys: object, timestamps: object, is_set: bool, where: str) -> None:
         if self._is_over:
             raise RuntimeError(
                 "this context was good for one call of the function, which is over: keep what you need of it, not the "
                 "context itself"
             )
         slots = self._table.slots_given(keys, where)
-        self._timers.note(slots, _times_of(timestamps, len(slots), where), is_set)
+        timers.note(slots, _times_of(timestamps, len(slots), where), is_set)
 
     def end(self) -> None:
         """Note that the call is over."""

@@ -8,17 +8,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, TypeGuard
 
-from flinkbuf._core.operators.stream_operator import NO_TIMESTAMP
+from flinkbuf._core.operators.stream_operator import MAX_WATERMARK, NO_TIMESTAMP
 from flinkbuf.records.column_batch import ColumnBatch
 from flinkbuf.records.column_exchange import key_columns
 from flinkbuf.streaming.chain.map_batches import is_result, milliseconds_in, record_batches
 from flinkbuf.streaming.chain.output_tag import OutputTag
 from flinkbuf.streaming.columns.column_functions import column_as
 from flinkbuf.streaming.columns.column_operator import ColumnOperator
-from flinkbuf.streaming.columns.column_timers import ColumnTimers
+from flinkbuf.streaming.columns.column_timers import CLOCK_STATE_NAME, ColumnTimers
 from flinkbuf.streaming.columns.column_value_state import ColumnStates
 from flinkbuf.streaming.columns.key_table import KeyTable, stable_order
 from flinkbuf.streaming.columns.keyed_batch_function import KeyedBatchContext, KeyedBatchFunction
+from flinkbuf.streaming.time.processing_time import TimerHandle
+from flinkbuf.streaming.time.time_domain import TimeDomain
 
 if TYPE_CHECKING:
     import numpy as np
@@ -36,7 +38,7 @@ class KeyedBatchOperator(ColumnOperator):
         Of the results; None: what the function gives.
     timestamp_column : str, optional
         Results have their timestamps in it, and go on without it; None: all of a call have the latest timestamp of
-        its rows, or of its timers.
+        its rows, or of its timers of event time; of those of processing time they have none.
     """
 
     def __init__(
@@ -52,6 +54,8 @@ class KeyedBatchOperator(ColumnOperator):
         self._schema = schema
         self._timestamp_column = timestamp_column
         self._watermark = NO_TIMESTAMP
+        self._alarm: TimerHandle | None = None  # by the clock
+        self._alarm_time = MAX_WATERMARK
 
     def initialize_state(self, snapshot: object) -> None:
         """Take restored timers; states are read when the function asks for them."""
@@ -59,16 +63,22 @@ class KeyedBatchOperator(ColumnOperator):
         keyed_state = self.context.keyed_state
         self._table = KeyTable(self._key, keyed_state.key_groups)
         self._timers = ColumnTimers(self._table)
-        keyed_state.keep_columns(self._timers, len(self._key))
+        self._clock_timers = ColumnTimers(self._table, CLOCK_STATE_NAME)
+        for timers in (self._timers, self._clock_timers):
+            keyed_state.keep_columns(timers, len(self._key))
         self._states = ColumnStates(self._table, lambda state: keyed_state.keep_columns(state, len(self._key)))
 
     def open(self) -> None:
-        """Open the user's function."""
+        """Open the user's function, and wait for restored timers."""
         self.context.runtime_context.column_states = self._states
         self._function.open(self.context.runtime_context)
+        self._wait()
 
     def close(self) -> None:
         """Close the user's function."""
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
         self._function.close()
 
     def process_batch(self, element: ColumnBatch) -> None:
@@ -89,22 +99,62 @@ class KeyedBatchOperator(ColumnOperator):
         rows = element.take(order)
         context = self._context(keys.take(order[starts]), slots[starts], offsets, rows.timestamps)
         self._give(self._function.process_batch, rows.batch, context)
+        self._wait()
 
     def process_watermark(self, timestamp: int) -> None:
-        """Call the function for the timers that are due, then give the watermark on."""
-        import numpy as np
+        """Call the function for the timers that are due, then give the watermark on.
 
+        In batch execution the rows of all keys have come then: timers of processing time are due, too, and what is
+        registered now is ignored, as there might be no end otherwise.
+        """
         self._watermark = timestamp
-        for slots, times in self._timers.rounds_to(timestamp):
-            keys = self._table.keys_at(slots)
-            context = self._context(keys, slots, np.arange(len(slots) + 1), times)
-            self._give(self._function.on_timer, keys, context)
+        is_end = timestamp == MAX_WATERMARK and self.context.settings.is_batch
+        for timers in (self._timers, self._clock_timers):
+            timers.has_ended = is_end
+        self._fire(TimeDomain.EVENT_TIME, timestamp)
+        if is_end:
+            self._fire(TimeDomain.PROCESSING_TIME, timestamp)
+        self._wait()
         self.emit_watermark(timestamp)
 
+    def _fire(self, domain: TimeDomain, timestamp: int) -> None:
+        """Call the function for the timers of one clock up to a time."""
+        import numpy as np
+
+        timers = self._timers if domain is TimeDomain.EVENT_TIME else self._clock_timers
+        for slots, times in timers.rounds_to(timestamp):
+            keys = self._table.keys_at(slots)
+            context = self._context(keys, slots, np.arange(len(slots) + 1), times, domain)
+            self._give(self._function.on_timer, keys, context)
+
+    def _wait(self) -> None:
+        """Wait for the earliest timer of processing time, and for no other."""
+        time = self._clock_timers.earliest
+        if time is None or time >= self._alarm_time or self.context.settings.is_batch:
+            return
+        if self._alarm is not None:
+            self._alarm.cancel()
+        self._alarm_time = time
+        self._alarm = self.context.processing_time.register_timer(time, self._end_wait)
+
+    def _end_wait(self, timestamp: int) -> None:
+        """Fire what is due by the clock, which may be more than what was waited for."""
+        self._alarm, self._alarm_time = None, NO_TIMESTAMP  # what is registered meanwhile is waited for at the end
+        self._fire(TimeDomain.PROCESSING_TIME, max(timestamp, self.context.processing_time.now_ms() - 1))
+        self._alarm_time = MAX_WATERMARK
+        self._wait()
+
     def _context(
-        self, keys: pa.RecordBatch, slots: np.ndarray, offsets: np.ndarray, times: np.ndarray | None
+        self,
+        keys: pa.RecordBatch,
+        slots: np.ndarray,
+        offsets: np.ndarray,
+        times: np.ndarray | None,
+        domain: TimeDomain | None = None,
     ) -> KeyedBatchContext:
-        return KeyedBatchContext(self._table, self._timers, keys, slots, offsets, times, self._watermark)
+        now = self.context.processing_time.now_ms()
+        timers = self._timers, self._clock_timers
+        return KeyedBatchContext(self._table, timers, keys, slots, offsets, times, self._watermark, now, domain)
 
     # ---- results
 
@@ -115,7 +165,8 @@ class KeyedBatchOperator(ColumnOperator):
         context: KeyedBatchContext,
     ) -> None:
         """Emit what a method of the function makes of a batch; what it raises is said to be its own."""
-        latest = NO_TIMESTAMP if context.timestamps is None else int(context.timestamps.max())
+        times = None if context.time_domain is TimeDomain.PROCESSING_TIME else context.timestamps
+        latest = NO_TIMESTAMP if times is None else int(times.max())
         results = self._results_of(method, batch, context, latest)
         while True:
             try:
