@@ -2,7 +2,6 @@
 
 import os
 import signal
-import threading
 import time
 
 import pytest
@@ -80,24 +79,6 @@ def test_second_timeout_for_a_partition_is_refused(network):
         assert flushed_partition_count() == 1
     with ResultPartition(network, 1) as partition, pytest.raises(ValueError, match="at least 1 ms, got 0"):
         partition.start_flushing(0)
-
-
-def test_producers_in_several_threads_share_the_flusher(network):
-    def produce():
-        for _ in range(30):
-            with ResultPartition(network, 2) as partition:
-                view = partition.create_view(0)
-                partition.start_flushing(1)
-                partition.emit(b"x", 0)
-                assert view.listener.wait(20_000)
-                view.release()
-
-    threads = [threading.Thread(target=produce) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert network.available_segment_count == 64
 
 
 def test_forked_child_has_a_flusher_of_its_own(network):

@@ -37,18 +37,6 @@ def test_blocks_come_in_order_and_end_with_the_partition(base):
     assert streams[2] == b"\0\0\0\3all" + bytes([0, 4, 0, 0]) + bytes(1 << 18)
 
 
-def test_entries_lie_in_the_file_one_behind_the_other(base):
-    file = PartitionFile(base, 3)
-    ends = 0
-    for region in range(file.region_count):
-        entries = sorted({file.entry(region, subpartition) for subpartition in range(3)})
-        for offset, size in entries:
-            if size:
-                assert offset == ends
-                ends = offset + size
-    assert ends == file.data_size
-
-
 def test_what_is_not_there_is_an_error(base):
     file = PartitionFile(base)
     with pytest.raises(IndexError, match="subpartition 3"):
@@ -59,15 +47,3 @@ def test_what_is_not_there_is_an_error(base):
         file.buffers(3)
     with pytest.raises(FileNotFoundError):
         PartitionFile(f"{base}x")
-
-
-def test_a_file_has_more_subpartitions_than_its_index_is_looked_at_for_at_a_time(tmp_path):
-    """Nothing in it says how many: the equal entries at the end are counted, 4 MiB at a time."""
-    with fb.NetworkBufferPool(64, segment_size=4096) as pool:
-        path = tmp_path / "many"
-        with fb.ResultPartition(pool, 300_000, "BLOCKING_PERSISTENT", path, sort_buffers=32) as partition:
-            partition.emit(b"\0\0\0\1x", 299_999)
-            partition.finish()
-        del partition
-    with fb.network.PartitionFile.open(path) as file:
-        assert file.subpartition_count == 300_000

@@ -21,27 +21,6 @@ def partition():
         partition.close()
 
 
-def test_partition_counts_while_it_is_registered(partition):
-    manager = PartitionManager()
-    manager.register(ID, partition)
-    assert len(manager) == 1
-    assert manager.unregister(ID)
-    assert not manager.unregister(ID)
-    assert len(manager) == 0
-    manager.close()
-
-
-def test_consumed_partition_is_forgotten(partition):
-    manager = PartitionManager()
-    manager.register(ID, partition)
-    view = partition.create_view(0)
-    partition.close()
-    assert len(manager) == 1
-    view.release()
-    assert len(manager) == 0
-    manager.close()
-
-
 def test_id_is_used_once(partition):
     manager = PartitionManager()
     manager.register(ID, partition)
