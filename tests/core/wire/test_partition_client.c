@@ -18,12 +18,14 @@
 #define SEGMENT  64
 #define SEGMENTS 64
 #define CHANNELS 8
-#define OPTIONS                 \
-  {.connect_timeout_ms = 20000, \
-   .backoff_initial_ms = 10,    \
-   .backoff_max_ms = 20,        \
-   .request_timeout_ms = 10,    \
-   .max_data = SEGMENT}
+
+static const struct fb_partition_client_options OPTIONS = {
+    .connect_timeout_ms = 20000,
+    .backoff_initial_ms = 10,
+    .backoff_max_ms = 20,
+    .request_timeout_ms = 10,
+    .max_data = SEGMENT,
+};
 
 struct fixture {
   struct fb_reactor* reactor;
@@ -94,10 +96,17 @@ static void expect(struct fixture* self, enum fb_frame_id id, uint8_t channel) {
   CHECK(self->frame.id == id && self->frame.receiver[0] == channel);
 }
 
+static void check_request(const struct fixture* self, int32_t credit) {
+  uint8_t channel = self->frame.receiver[0];
+
+  CHECK(self->frame.id == FB_PARTITION_REQUEST && self->frame.credit == credit);
+  CHECK(self->frame.partition[0] == channel);
+  CHECK(self->frame.subpartition == channel && self->frame.last_subpartition == channel);
+}
+
 static void expect_request(struct fixture* self, uint8_t channel, int32_t credit) {
   expect(self, FB_PARTITION_REQUEST, channel);
-  CHECK(self->frame.credit == credit && self->frame.partition[0] == channel);
-  CHECK(self->frame.subpartition == channel && self->frame.last_subpartition == channel);
+  check_request(self, credit);
 }
 
 /* The same behind any credit for what was read before. */
@@ -265,9 +274,7 @@ static void open_fixture_with(struct fixture* self, const struct fb_partition_cl
   listen_at(self);
 }
 
-static void open_fixture(struct fixture* self) {
-  open_fixture_with(self, &(struct fb_partition_client_options)OPTIONS);
-}
+static void open_fixture(struct fixture* self) { open_fixture_with(self, &OPTIONS); }
 
 static void close_client(struct fixture* self) {
   for (uint8_t n = 0; n < CHANNELS; n++)
@@ -291,13 +298,21 @@ static void close_fixture(struct fixture* self) {
   fb_network_buffer_pool_close(self->network);
 }
 
-/* One channel with `exclusive_count` buffers, asked for and accepted. */
-static void open_conversation(struct fixture* self, uint32_t exclusive_count) {
-  open_fixture(self);
-  open_channel(self, 1, exclusive_count);
-  request(self, 1, 1);
+/* So many channels with `exclusive_count` buffers each, asked for and accepted. */
+static void open_conversations(struct fixture* self, const struct fb_partition_client_options* options,
+                               uint8_t channel_count, uint32_t exclusive_count) {
+  open_fixture_with(self, options);
+  for (uint8_t n = 1; n <= channel_count; n++) open_channel(self, n, exclusive_count);
+  request(self, 1, channel_count);
   accept_client(self);
-  expect_request(self, 1, (int32_t)exclusive_count);
+  for (uint8_t i = 0; i < channel_count; i++) { /* in any order */
+    CHECK(hear(self));
+    check_request(self, (int32_t)exclusive_count);
+  }
+}
+
+static void open_conversation(struct fixture* self, uint32_t exclusive_count) {
+  open_conversations(self, &OPTIONS, 1, exclusive_count);
 }
 
 /* The next of a channel; waits for it. The code of poll(), which is not 0. */
@@ -460,11 +475,7 @@ static void a_connection_can_be_kept_for_later(void) {
   struct fixture f;
 
   options.keeps_connections = true;
-  open_fixture_with(&f, &options);
-  open_channel(&f, 1, 1);
-  request(&f, 1, 1);
-  accept_client(&f);
-  expect_request(&f, 1, 1);
+  open_conversations(&f, &options, 1, 1);
   cancel(&f, 1);
   expect(&f, FB_CANCEL_PARTITION_REQUEST, 1);
   CHECK(counters_of(&f).connections == 1 && counters_of(&f).channels == 0);
@@ -602,11 +613,7 @@ static void floating_buffers_go_round(void) {
   struct fb_buffer_slice slices[16];
   struct fixture f;
 
-  open_fixture(&f);
-  for (uint8_t n = 1; n <= 2; n++) open_channel(&f, n, 0);
-  request(&f, 1, 2);
-  accept_client(&f);
-  for (int i = 0; i < 2; i++) CHECK(hear(&f) && f.frame.id == FB_PARTITION_REQUEST);
+  open_conversations(&f, &OPTIONS, 2, 0);
   say_backlog(&f, 1, 100);
   expect_credit(&f, 1, 8); /* all there are */
   say_backlog(&f, 2, 2);
@@ -736,11 +743,7 @@ static void a_channel_may_go_while_its_buffer_comes(void) {
     size_t cut = how < 2 ? 20 : how < 4 ? FB_FRAME_RESPONSE_HEAD_SIZE : FB_FRAME_RESPONSE_HEAD_SIZE + 13;
     struct fixture f;
 
-    open_fixture(&f);
-    for (uint8_t n = 1; n <= 2; n++) open_channel(&f, n, 1);
-    request(&f, 1, 2);
-    accept_client(&f);
-    for (int i = 0; i < 2; i++) CHECK(hear(&f) && f.frame.id == FB_PARTITION_REQUEST);
+    open_conversations(&f, &OPTIONS, 2, 1);
     say_piece(&f, bytes, cut);
     cancel(&f, 1);
     expect(&f, FB_CANCEL_PARTITION_REQUEST, 1);
@@ -797,11 +800,7 @@ static void an_event_that_is_none_fails_its_channel_only(void) {
     struct fb_frame frame = response(1, 0, how == 0 ? FB_EVENT_BUFFER : FB_END_OF_PARTITION, how == 1 ? 0 : 4);
     struct fixture f;
 
-    open_fixture(&f);
-    for (uint8_t n = 1; n <= 2; n++) open_channel(&f, n, 1);
-    request(&f, 1, 2);
-    accept_client(&f);
-    for (int i = 0; i < 2; i++) CHECK(hear(&f) && f.frame.id == FB_PARTITION_REQUEST);
+    open_conversations(&f, &OPTIONS, 2, 1);
     frame.part_count = how == 3; /* as sort-merge partitions send all they have */
     say(&f, &frame, (const uint32_t[]){4}, how == 0 ? "data" : "\0\0\0\2");
     expect_failure(&f, 1, FB_ECORRUPT, "what came as an event is none", "the stream is corrupted");
@@ -823,11 +822,7 @@ static void a_backlog_for_nobody_is_answered_with_a_cancel(void) {
 static void data_without_credit_fail_their_channel_only(void) {
   struct fixture f;
 
-  open_fixture(&f);
-  for (uint8_t n = 1; n <= 2; n++) open_channel(&f, n, 1);
-  request(&f, 1, 2);
-  accept_client(&f);
-  for (int i = 0; i < 2; i++) CHECK(hear(&f) && f.frame.id == FB_PARTITION_REQUEST);
+  open_conversations(&f, &OPTIONS, 2, 1);
   for (int32_t i = 0; i < 12; i++) say_data(&f, 1, i, 100, "too much"); /* 1 exclusive, 8 floating */
   expect_failure(&f, 1, FB_ECORRUPT, "a data buffer came without credit", "protocol");
   expect_in_the_end(&f, FB_CANCEL_PARTITION_REQUEST, 1);
@@ -868,11 +863,7 @@ static void a_lost_buffer_is_an_error(void) {
 static void an_error_with_a_receiver_is_its_alone(void) {
   struct fixture f;
 
-  open_fixture(&f);
-  for (uint8_t n = 1; n <= 2; n++) open_channel(&f, n, 1);
-  request(&f, 1, 2);
-  accept_client(&f);
-  for (int i = 0; i < 2; i++) CHECK(hear(&f) && f.frame.id == FB_PARTITION_REQUEST);
+  open_conversations(&f, &OPTIONS, 2, 1);
   say_failure(&f, 1, "the disk is full");
   expect_failure(&f, 1, FB_ERELEASED, " failed: the disk is full", "the disk is full");
   say_data(&f, 2, 0, 0, "undisturbed");
@@ -884,11 +875,8 @@ static void an_error_with_a_receiver_is_its_alone(void) {
 static void an_error_without_a_receiver_ends_the_connection(void) {
   struct fixture f;
 
-  open_fixture(&f);
-  for (uint8_t n = 1; n <= 3; n++) open_channel(&f, n, 1);
-  request(&f, 1, 2);
-  accept_client(&f);
-  for (int i = 0; i < 2; i++) CHECK(hear(&f) && f.frame.id == FB_PARTITION_REQUEST);
+  open_conversations(&f, &OPTIONS, 2, 1);
+  open_channel(&f, 3, 1);
   say_failure(&f, 0, "shutting down");
   for (uint8_t n = 1; n <= 2; n++)
     expect_failure(&f, n, FB_EIO, "connection with 127.0.0.1:", "failed and ends the connection");
@@ -977,11 +965,7 @@ static void without_a_wait_of_the_server_the_backoff_doubles(void) {
 
   options.request_timeout_ms = 0;
   options.backoff_max_ms = 40;
-  open_fixture_with(&f, &options);
-  open_channel(&f, 1, 2);
-  request(&f, 1, 1);
-  accept_client(&f);
-  expect_request(&f, 1, 2);
+  open_conversations(&f, &options, 1, 2);
   for (int32_t wait_ms = 10; wait_ms <= 40; wait_ms *= 2) {
     int64_t start_ms = fb_wakeup_now_ms();
     say_not_found(&f, 1);
@@ -1010,11 +994,7 @@ static void a_partition_is_asked_for_once_without_backoff(void) {
   struct fixture f;
 
   options.backoff_initial_ms = 0;
-  open_fixture_with(&f, &options);
-  open_channel(&f, 1, 2);
-  request(&f, 1, 1);
-  accept_client(&f);
-  expect_request(&f, 1, 2);
+  open_conversations(&f, &options, 1, 2);
   say_not_found(&f, 1);
   expect_failure(&f, 1, FB_ENOT_FOUND, "was not found", "its producer has not registered it there");
   close_fixture(&f);
@@ -1028,11 +1008,7 @@ static void a_channel_may_go_while_it_waits_to_ask_again(void) {
   for (int how = 0; how < 3; how++) {
     struct fixture f;
 
-    open_fixture_with(&f, &options);
-    for (uint8_t n = 1; n <= 2; n++) open_channel(&f, n, 1);
-    request(&f, 1, 2);
-    accept_client(&f);
-    for (int i = 0; i < 2; i++) CHECK(hear(&f) && f.frame.id == FB_PARTITION_REQUEST);
+    open_conversations(&f, &options, 2, 1);
     say_not_found(&f, 1);
     say_data(&f, 2, 0, 0, "meanwhile");
     read_text(&f, 2, 0, "meanwhile"); /* the answer before it has been read as well */
@@ -1124,11 +1100,7 @@ static void a_connection_that_breaks_fails_all_of_its_channels_once(void) {
     size_t size = put_frame(bytes, &frame, NULL, text);
     struct fixture f;
 
-    open_fixture(&f);
-    for (uint8_t n = 1; n <= 3; n++) open_channel(&f, n, 2);
-    request(&f, 1, 3);
-    accept_client(&f);
-    for (int i = 0; i < 3; i++) CHECK(hear(&f) && f.frame.id == FB_PARTITION_REQUEST);
+    open_conversations(&f, &OPTIONS, 3, 2);
     /* Between frames, inside a head, inside a body, and with a reset. */
     if (how == 1) say_piece(&f, bytes, 30);
     if (how == 2) say_piece(&f, bytes, size - 10);
