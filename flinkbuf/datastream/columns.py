@@ -656,7 +656,7 @@ class KeyedColumnStream:
         ----------
         size : int
         slide : int, default 0
-            Windows that overlap are to be had record by record.
+            One window begins at every so many rows of a key, so that they overlap; 0: at every `size`.
 
         Examples
         --------
@@ -666,6 +666,8 @@ class KeyedColumnStream:
         >>> pairs = bids.key_by("auction").count_window(2)
         >>> pairs.aggregate(total=sum_("price")).execute_and_collect(limit=2)
         [Row(auction=1, total=50), Row(auction=2, total=12)]
+        >>> bids.key_by("auction").count_window(2, 1).aggregate(total=sum_("price")).execute_and_collect(limit=3)
+        [Row(auction=1, total=50), Row(auction=1, total=70), Row(auction=2, total=12)]
         """
         for name, value in (("size", size), ("slide", slide)):
             if isinstance(value, bool) or not isinstance(value, int):
@@ -904,8 +906,8 @@ class WindowedColumnStream:
     def __init__(self, keyed: KeyedColumnStream, window_assigner: WindowAssigner[Any, Any]) -> None:
         self._keyed = keyed
         self._assigner = window_assigner
-        self._is_counting = type(window_assigner) is CountTumblingWindowAssigner
         self._windows = _windows_of(window_assigner)
+        self._is_counting = isinstance(self._windows, CountTumblingWindowAssigner | CountSlidingWindowAssigner)
         self._lateness_ms = 0
         self._late_tag: str | None = None
 
@@ -1057,7 +1059,7 @@ class WindowedColumnStream:
         names, windows, late = self._keyed._names, self._windows, (self._lateness_ms, self._late_tag)
         if any(each.is_of_window for _, each in aggregates):
             self._check_time("window_start() and window_end()")
-        if isinstance(windows, CountTumblingWindowAssigner):
+        if isinstance(windows, CountTumblingWindowAssigner | CountSlidingWindowAssigner):
             return ColumnCountFactory(None, names, windows, aggregates)
         if isinstance(windows, EventTimeSessionWindows):
             return ColumnSessionFactory(None, names, windows, aggregates, *late)
@@ -1322,7 +1324,7 @@ def _tag_of(output_tag: object) -> str:
 
 def _windows_of(
     assigner: Any,
-) -> SlicedWindows | EventTimeSessionWindows | CountTumblingWindowAssigner:
+) -> SlicedWindows | EventTimeSessionWindows | CountTumblingWindowAssigner | CountSlidingWindowAssigner:
     """Return what the operator is told of an assigner; one that a user has derived may do anything with a record."""
     if type(assigner) in (TumblingEventTimeWindows, SlidingEventTimeWindows):
         return SlicedWindows(assigner.size_ms, assigner.slide_ms, assigner.offset_ms)
@@ -1330,11 +1332,14 @@ def _windows_of(
         return CumulatingWindows(assigner.size_ms, assigner.step_ms, assigner.offset_ms)
     if type(assigner) in (EventTimeSessionWindows, CountTumblingWindowAssigner):
         return assigner
+    if type(assigner) is CountSlidingWindowAssigner and assigner.window_slide <= assigner.window_size:
+        is_tumbling = assigner.window_slide == assigner.window_size
+        return CountTumblingWindowAssigner(assigner.window_size) if is_tumbling else assigner
     raise TypeError(
         "windows over columns are TumblingEventTimeWindows, SlidingEventTimeWindows, CumulatingEventTimeWindows and "
         "EventTimeSessionWindows with one gap, by the times that assign_timestamps_and_watermarks(column, ...) gives "
-        f"rows, or count_window(size); got {assigner!r:.80}. Others are to be had record by record: "
-        "as_records().key_by(...).window(...)"
+        f"rows, or count_window(size, slide) without rows between two windows; got {assigner!r:.80}. Others are to be "
+        "had record by record: as_records().key_by(...).window(...)"
     )
 
 

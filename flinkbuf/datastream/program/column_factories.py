@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from flinkbuf.streaming.columns.ranked_rows import RankedRows
     from flinkbuf.streaming.columns.sliced_windows import SlicedWindows
     from flinkbuf.streaming.time.watermark_strategy import WatermarkStrategy
-    from flinkbuf.streaming.windows.count_windows import CountTumblingWindowAssigner
+    from flinkbuf.streaming.windows.count_windows import CountSlidingWindowAssigner, CountTumblingWindowAssigner
     from flinkbuf.streaming.windows.session_windows import EventTimeSessionWindows
     from flinkbuf.types.type_information import TypeInformation
 
@@ -137,15 +137,19 @@ class ColumnCountFactory(OperatorFactory):
     """Of aggregates by key and window of so many rows."""
 
     key: tuple[str, ...]
-    windows: CountTumblingWindowAssigner
+    windows: CountTumblingWindowAssigner | CountSlidingWindowAssigner
     aggregates: tuple[tuple[str, Aggregate], ...]
 
     def create(self) -> StreamOperator:
         """Make the operator."""
-        from flinkbuf.streaming.columns.column_counts import ColumnCountOperator
+        from flinkbuf.streaming.columns.column_counts import ColumnCountOperator, ColumnSlidingCountOperator
         from flinkbuf.streaming.columns.column_windows import WindowResults
+        from flinkbuf.streaming.windows.count_windows import CountSlidingWindowAssigner
 
-        return ColumnCountOperator(self.key, self.windows, WindowResults(self.aggregates))
+        results = WindowResults(self.aggregates)
+        if isinstance(self.windows, CountSlidingWindowAssigner):
+            return ColumnSlidingCountOperator(self.key, self.windows, results)
+        return ColumnCountOperator(self.key, self.windows, results)
 
 
 @dataclass(frozen=True)

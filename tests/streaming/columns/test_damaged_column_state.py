@@ -119,6 +119,7 @@ def streams():
         "sessions": sessions.allowed_lateness(15).aggregate(**numbers, **values),
         "top of sessions": sessions.top(2, by="w"),
         "counts": keyed.count_window(7).aggregate(**numbers, **values),
+        "overlapping counts": keyed.count_window(7, 3).aggregate(**numbers, **values),
         "window join": keyed.join(other, "full").window(TumblingEventTimeWindows.of(Time.milliseconds(20))),
         "interval join": keyed.join(other, "full").between(Time.milliseconds(-5), Time.milliseconds(10)),
         "join": keyed.join(other, "anti").time_to_live(Time.seconds(1)),
