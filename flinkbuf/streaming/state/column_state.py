@@ -7,7 +7,7 @@ group, so a job goes on at another parallelism. Flink: HeapSnapshotStrategy, by 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -20,6 +20,8 @@ from flinkbuf.streaming.state.key_groups import KeyGroups
 from flinkbuf.streaming.state.keyed_snapshot import StateSections
 
 KIND = "columns"
+_PART_BYTES = 1 << 26  # of columns that are put in the order of key groups at once
+_PAGE_BYTES = 1 << 16  # of a page, if there are many key groups: as many bytes more are then put in order
 
 
 class ColumnState(Protocol):
@@ -52,7 +54,8 @@ class FrozenColumns:
     def write(self, writer: StateSections, buffers: GroupWriter, key_groups: KeyGroups) -> None:
         """Write a page for each key group and batch that has rows of it."""
         pages = PageWriter()
-        for batch in self.batches:
+        part_bytes = max(_PART_BYTES, _PAGE_BYTES * (key_groups.last - key_groups.first + 1))
+        for batch in (part for whole in self.batches for part in _parts_of(whole, part_bytes)):
             names = tuple(batch.schema.names[: self.key_count])
             groups = RowKeys(names, key_groups.max_parallelism).of(batch)
             for group, rows in parts_by_number(ColumnBatch(batch), groups, key_groups.max_parallelism):
@@ -65,6 +68,13 @@ class FrozenColumns:
 
     def release(self) -> None:
         """Do nothing: the batches are a copy, which holds up nobody."""
+
+
+def _parts_of(batch: Any, most_bytes: int) -> Iterator[Any]:
+    """Yield the rows of a batch in parts of about as many bytes: no more is copied at once."""
+    count = max(1, batch.num_rows * most_bytes // max(batch.nbytes, 1))
+    for start in range(0, batch.num_rows, count):
+        yield batch.slice(start, count)
 
 
 def meta_of(state: ColumnState) -> StateMeta:
