@@ -239,7 +239,9 @@ class PageReader:
         if known is None:
             if len(self._schemas) >= _SCHEMAS_KEPT:
                 self._schemas.clear()
-            known = self._schemas[data] = pa.ipc.read_schema(pa.py_buffer(data))
+            known = pa.ipc.read_schema(pa.py_buffer(data))
+            known.names  # noqa: B018 - an error if one is no text
+            self._schemas[data] = known
         return known
 
 

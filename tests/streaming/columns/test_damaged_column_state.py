@@ -270,7 +270,8 @@ def test_damaged_pages(has_timestamps):
         except CorruptDataError:
             continue
         if len(found) < 1000:
-            found.batch.to_pylist()
+            with contextlib.suppress(ValueError, ArithmeticError):  # not all values of Arrow are some of Python
+                found.batch.to_pylist()
             assert len(found.take(np.arange(len(found)))) == len(found)
             PageReader().read(PageWriter().write(found))
 
