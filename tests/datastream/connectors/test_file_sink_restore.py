@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import cloudpickle
 import pytest
+from support.worlds.failing_sinks import play, stored, values_of, write_with_failures
 
 from flinkbuf.common import Configuration, Types, WatermarkStrategy
 from flinkbuf.common.serialization import BulkWriterFactory, Encoder
@@ -25,7 +26,6 @@ from flinkbuf.errors import CorruptDataError
 from flinkbuf.streaming.chain.operator_config import ExecutionSettings
 from flinkbuf.streaming.sinks.part_owner import PartOwner, remove_leftovers
 from flinkbuf.streaming.sinks.sink_factories import SinkWriterFactory
-from flinkbuf.streaming.state.snapshot import OperatorSnapshot
 from flinkbuf.testing import OperatorHarness
 
 WITH_CHECKPOINTS = ExecutionSettings(checkpointing_enabled=True)
@@ -78,10 +78,6 @@ def opened(*arguments, **options):
     return sink
 
 
-def stored(snapshot):
-    return OperatorSnapshot.decode(snapshot.encode())
-
-
 def visible(folder):
     """The lines of all files that a reader sees."""
     found = []
@@ -106,20 +102,6 @@ def kill(sink):
 SCRIPT = ["a", "bb", ("snap", 1), "c", ("done", 1), "dd", "e", ("snap", 2), "f", ("snap", 3), ("done", 3), "gg", "h"]
 
 
-def play(sink, script, snapshots):
-    for step in script:
-        if isinstance(step, str):
-            sink.process_element(step)
-        elif step[0] == "snap":
-            snapshots[step[1]] = stored(sink.snapshot(step[1]))
-        else:
-            sink.operator.notify_checkpoint_complete(step[1])
-
-
-def values(script):
-    return [step for step in script if isinstance(step, str)]
-
-
 @pytest.mark.parametrize("kind", ["row", "rolled", "bulk"])
 @pytest.mark.parametrize("parallelism", [1, 3])
 @pytest.mark.parametrize("cut", range(len(SCRIPT) + 1))
@@ -129,7 +111,7 @@ def test_wherever_it_fails_each_record_is_in_one_file(tmp_path, kind, parallelis
     play(first, SCRIPT[:cut], snapshots)
     kill(first)
     done = max(snapshots, default=0)
-    left = values(SCRIPT[SCRIPT.index(("snap", done)) + 1 :] if done else SCRIPT)
+    left = values_of(SCRIPT[SCRIPT.index(("snap", done)) + 1 :] if done else SCRIPT)
     restore = [snapshots[done]] if done else None
     for attempt in range(2):  # the second time it fails before it has done anything that counts
         others = [
@@ -148,7 +130,7 @@ def test_wherever_it_fails_each_record_is_in_one_file(tmp_path, kind, parallelis
         other.snapshot(9)
         other.operator.notify_checkpoint_complete(9)
         other.close()
-    assert visible(tmp_path) == sorted(values(SCRIPT))
+    assert visible(tmp_path) == sorted(values_of(SCRIPT))
     if done:
         assert hidden(tmp_path) == []
 
@@ -293,30 +275,7 @@ def test_random_failures(tmp_path, seed):
     chance = random.Random(seed)
     kind = chance.choice(["row", "rolled", "bulk"])
     records = [str(number) for number in range(60)]
-    position = saved_position = checkpoint = restored = 0
-    snapshot = None
-    sink = opened(sink_of(tmp_path, kind))
-    while position < len(records):
-        draw = chance.random()
-        if draw < 0.7:
-            sink.process_element(records[position])
-            position += 1
-        elif draw < 0.9:
-            checkpoint += 1
-            taken = stored(sink.snapshot(checkpoint))
-            if chance.random() < 0.7:  # it counts
-                snapshot, saved_position, restored = taken, position, checkpoint
-                if chance.random() < 0.5:  # and the notice comes
-                    sink.operator.notify_checkpoint_complete(checkpoint)
-        else:
-            kill(sink)
-            position = saved_position
-            checkpoint = max(checkpoint, restored)
-            sink = opened(sink_of(tmp_path, kind), snapshot)
-    sink.end_input()
-    sink.finish()
-    sink.snapshot(checkpoint + 1)
-    sink.operator.notify_checkpoint_complete(checkpoint + 1)
+    write_with_failures(records, lambda snapshot: opened(sink_of(tmp_path, kind), snapshot), kill, chance)
     assert visible(tmp_path) == sorted(records)
 
 

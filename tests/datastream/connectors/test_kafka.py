@@ -9,6 +9,7 @@ import pytest
 library = pytest.importorskip("confluent_kafka", reason="confluent-kafka is not installed")
 
 from support.servers.kafka_brokers import Failure, ModelBroker, ModelProducer, mock_cluster  # noqa: E402
+from support.worlds.failing_sinks import play, stored  # noqa: E402
 from support.worlds.source_attempt import SourceAttempt  # noqa: E402
 
 from flinkbuf.common.serialization import SimpleStringSchema  # noqa: E402
@@ -240,10 +241,6 @@ def opened(sink, restore=None, **options):
     return harness
 
 
-def stored(snapshot):
-    return OperatorSnapshot.decode(snapshot.encode())
-
-
 @pytest.mark.parametrize("guarantee", [DeliveryGuarantee.AT_LEAST_ONCE, DeliveryGuarantee.NONE])
 def test_the_brokers_have_everything_at_a_checkpoint_or_at_the_end(brokers, guarantee):
     topic = f"sink-{guarantee.name}"
@@ -300,16 +297,6 @@ def values(model):
 
 
 SCRIPT = ["a", "b", ("snap", 1), "c", ("done", 1), "d", ("snap", 2), "e", ("snap", 3), ("done", 3), "f"]
-
-
-def play(sink, script, snapshots):
-    for step in script:
-        if isinstance(step, str):
-            sink.process_element(step)
-        elif step[0] == "snap":
-            snapshots[step[1]] = stored(sink.snapshot(step[1]))
-        else:
-            sink.operator.notify_checkpoint_complete(step[1])
 
 
 @pytest.mark.parametrize("parallelism", [1, 2])

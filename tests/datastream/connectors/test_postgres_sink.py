@@ -11,6 +11,7 @@ import pytest
 psycopg = pytest.importorskip("psycopg", reason="psycopg is not installed")
 
 from support.servers.postgres_server import postgres_server  # noqa: E402
+from support.worlds.failing_sinks import play, stored, values_of, write_with_failures  # noqa: E402
 
 from flinkbuf.datastream.connectors.base import DeliveryGuarantee  # noqa: E402
 from flinkbuf.datastream.connectors.postgres import PostgresSetupError, PostgresSink  # noqa: E402
@@ -19,7 +20,6 @@ from flinkbuf.streaming.chain.operator_config import ExecutionSettings  # noqa: 
 from flinkbuf.streaming.sinks import postgres_sink  # noqa: E402
 from flinkbuf.streaming.sinks.postgres_sink import TransactionNames  # noqa: E402
 from flinkbuf.streaming.sinks.sink_factories import SinkWriterFactory  # noqa: E402
-from flinkbuf.streaming.state.snapshot import OperatorSnapshot  # noqa: E402
 from flinkbuf.testing import OperatorHarness  # noqa: E402
 from flinkbuf.types.values import Row  # noqa: E402
 
@@ -92,10 +92,6 @@ def opened(sink, restore=None, epoch=1, job="job", **options):
     return harness
 
 
-def stored(snapshot):
-    return OperatorSnapshot.decode(snapshot.encode())
-
-
 def kill(harness):
     """The process is gone: the server sees its connections end, and nothing else is done."""
     harness.operator._writer._connection.close()
@@ -124,30 +120,16 @@ def test_rows_are_visible_when_the_checkpoint_behind_them_counts(database):
 SCRIPT = [1, 2, ("snap", 1), 3, ("done", 1), 4, 5, ("snap", 2), 6, ("snap", 3), ("done", 3), 7, 8]
 
 
-def play(sink, script, snapshots):
-    for step in script:
-        if isinstance(step, int):
-            sink.process_element((step, str(step)))
-        elif step[0] == "snap":
-            snapshots[step[1]] = stored(sink.snapshot(step[1]))
-        else:
-            sink.operator.notify_checkpoint_complete(step[1])
-
-
-def numbers(script):
-    return [step for step in script if isinstance(step, int)]
-
-
 @pytest.mark.parametrize("parallelism", [1, 3])
 @pytest.mark.parametrize("cut", range(len(SCRIPT) + 1))
 def test_wherever_it_fails_each_row_is_there_once(database, parallelism, cut):
     snapshots = {}
     sink = builder(database).set_batch_size(2).build()
     first = opened(sink)
-    play(first, SCRIPT[:cut], snapshots)
+    play(first, SCRIPT[:cut], snapshots, lambda number: (number, str(number)))
     kill(first)
     done = max(snapshots, default=0)
-    left = numbers(SCRIPT[SCRIPT.index(("snap", done)) + 1 :] if done else SCRIPT)
+    left = values_of(SCRIPT[SCRIPT.index(("snap", done)) + 1 :] if done else SCRIPT)
     restore = [snapshots[done]] if done else None
     for attempt in range(2):  # the second one prepares something, too, and fails before it counts
         others = [opened(sink, restore, parallelism=parallelism, subtask_index=index) for index in range(parallelism)]
@@ -165,7 +147,7 @@ def test_wherever_it_fails_each_row_is_there_once(database, parallelism, cut):
         other.snapshot(9)
         other.operator.notify_checkpoint_complete(9)
         other.close()
-    assert database.rows == [(number, str(number)) for number in numbers(SCRIPT)]
+    assert database.rows == [(number, str(number)) for number in values_of(SCRIPT)]
     assert database.prepared == []
 
 
@@ -173,30 +155,9 @@ def test_wherever_it_fails_each_row_is_there_once(database, parallelism, cut):
 def test_random_failures(database, seed):
     chance = random.Random(seed)
     sink = builder(database).set_batch_size(chance.choice([1, 3, 1_000])).build()
-    position = saved = checkpoint = 0
-    snapshot = None
-    harness = opened(sink)
-    while position < 60:
-        draw = chance.random()
-        if draw < 0.7:
-            harness.process_element((position, "x"))
-            position += 1
-        elif draw < 0.9:
-            checkpoint += 1
-            taken = stored(harness.snapshot(checkpoint))
-            if chance.random() < 0.7:
-                snapshot, saved = taken, position
-                if chance.random() < 0.5:
-                    harness.operator.notify_checkpoint_complete(checkpoint)
-        else:
-            kill(harness)
-            position = saved
-            harness = opened(sink, snapshot)
-    harness.end_input()
-    harness.snapshot(checkpoint + 1)
-    harness.operator.notify_checkpoint_complete(checkpoint + 1)
-    harness.close()
-    assert database.rows == [(number, "x") for number in range(60)]
+    rows = [(number, "x") for number in range(60)]
+    write_with_failures(rows, lambda snapshot: opened(sink, snapshot), kill, chance).close()
+    assert database.rows == rows
     assert database.prepared == []
 
 
