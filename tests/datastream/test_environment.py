@@ -594,25 +594,6 @@ def test_latency_and_cancellation_settings_reach_the_tasks():
             configured(**{f"metrics.latency.{key}": text})
 
 
-def test_a_cancelled_function_that_does_not_return_is_interrupted_at_the_interval(env):
-    env.get_config().set_task_cancellation_interval(50)
-    begun = []
-
-    def busy(value):
-        begun.append(value)
-        while True:
-            time.sleep(0.001)
-
-    env.from_collection([1]).map(busy)
-    job = env.execute_async()
-    while job.get_job_status().result() is not JobStatus.RUNNING:
-        time.sleep(0.01)
-    time.sleep(0.1)
-    start = time.monotonic()
-    job.cancel().result()
-    assert time.monotonic() - start < 10
-
-
 def test_no_interval_means_that_nobody_is_interrupted(env):
     env.get_config().set_task_cancellation_interval(0)
     before = time.process_time()
