@@ -3,7 +3,14 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.models.window_models import of_each_key, play, records, run, run_with_cut, scripts
+from support.models.window_models import (
+    check_processing_time,
+    check_restores,
+    check_that_a_snapshot_stays,
+    play,
+    run,
+    scripts,
+)
 from support.models.window_programs import WAYS, Numbers, factory, state_left
 
 from flinkbuf._core.operators.aligned_window_operator import AlignedWindowOperator
@@ -62,26 +69,13 @@ def test_event_time(way, bounds, lateness, script):
 @pytest.mark.parametrize("way", WAYS)
 @given(bounds=OFFSETS, steps=st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 5)), max_size=40))
 def test_processing_time(way, bounds, steps):
-    made = factory(SlidingProcessingTimeWindows(*bounds), **WAYS[way])
-    results = []
-    for operator in (made(), made.general()):
-        with OperatorHarness(operator) as harness:
-            for number, (key, pause) in enumerate(steps):
-                harness.set_processing_time(harness.clock.now_ms() + pause)
-                harness.process_element((key, number))
-            harness.set_processing_time(10_000)
-            results.append(harness.output)
-            assert state_left(harness) == []
-    assert results[0] == results[1]
+    check_processing_time(factory(SlidingProcessingTimeWindows(*bounds), **WAYS[way]), steps, state_left)
 
 
 @pytest.mark.parametrize("way", WAYS)
 @given(script=scripts(), cut=st.integers(0, 40))
 def test_each_goes_on_from_the_others_snapshot(way, script, cut):
-    made, cut = factory(SlidingEventTimeWindows(10, 4, 0), allowed_lateness_ms=8, **WAYS[way]), min(cut, len(script))
-    straight = of_each_key(run(made, script)[0])
-    for before, after in ((made, made.general), (made.general, made), (made, made)):
-        assert of_each_key(run_with_cut(before, after, script, cut)) == straight
+    check_restores(factory(SlidingEventTimeWindows(10, 4, 0), allowed_lateness_ms=8, **WAYS[way]), script, cut)
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -116,20 +110,7 @@ def test_a_window_that_was_evaluated_before_a_restore_is_evaluated_with_a_record
 
 @given(script=scripts(), cut=st.integers(0, 40))
 def test_a_snapshot_is_what_it_was_when_it_was_taken(script, cut):
-    """The operator goes on while the snapshot is not yet written."""
-    made, cut = factory(TumblingEventTimeWindows(10, 0), **WAYS["process"]), min(cut, len(script))
-    straight = of_each_key(run(made, script)[0])
-    with OperatorHarness(made()) as harness:
-        play(harness, script[:cut])
-        snapshot, before = harness.snapshot(), list(records(harness))
-        play(harness, script[cut:], cut)
-        assert of_each_key(records(harness)) == straight
-    watermark = max((step[1] for step in script[:cut] if step[0] == "watermark"), default=None)
-    with OperatorHarness(made(), restore=snapshot) as again:
-        if watermark is not None:
-            again.process_watermark(watermark)
-        play(again, script[cut:], cut)
-        assert of_each_key(before + records(again)) == straight
+    check_that_a_snapshot_stays(factory(TumblingEventTimeWindows(10, 0), **WAYS["process"]), script, cut)
 
 
 def test_a_reduction_to_none_leaves_nothing_as_in_a_reducing_state():

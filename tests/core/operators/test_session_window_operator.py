@@ -3,7 +3,16 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.models.window_models import Sessions, expected, of_each_key, play, records, run, run_with_cut, scripts
+from support.models.window_models import (
+    Sessions,
+    check_processing_time,
+    check_restores,
+    check_that_a_snapshot_stays,
+    expected,
+    of_each_key,
+    run,
+    scripts,
+)
 from support.models.window_programs import WAYS, factory, state_left
 
 from flinkbuf.streaming.windows.assigner import SessionWindowTimeGapExtractor
@@ -43,44 +52,19 @@ def test_it_gives_what_a_list_of_the_records_gives(way, gap, lateness, script):
 @pytest.mark.parametrize("way", WAYS)
 @given(gap=st.integers(2, 12), steps=st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 9)), max_size=40))
 def test_processing_time(way, gap, steps):
-    made = factory(ProcessingTimeSessionWindows(gap), **WAYS[way])
-    results = []
-    for operator in (made(), made.general()):
-        with OperatorHarness(operator) as harness:
-            for number, (key, pause) in enumerate(steps):
-                harness.set_processing_time(harness.clock.now_ms() + pause)
-                harness.process_element((key, number))
-            harness.set_processing_time(10_000)
-            results.append(harness.output)
-            assert state_left(harness) == []
-    assert results[0] == results[1]
+    check_processing_time(factory(ProcessingTimeSessionWindows(gap), **WAYS[way]), steps, state_left)
 
 
 @pytest.mark.parametrize("way", WAYS)
 @given(assigner=ASSIGNERS, script=scripts(), cut=st.integers(0, 40))
 def test_each_goes_on_from_the_others_snapshot(way, assigner, script, cut):
-    made, cut = factory(assigner, allowed_lateness_ms=8, **WAYS[way]), min(cut, len(script))
-    straight = of_each_key(run(made, script)[0])
-    for before, after in ((made, made.general), (made.general, made), (made, made)):
-        assert of_each_key(run_with_cut(before, after, script, cut)) == straight
+    check_restores(factory(assigner, allowed_lateness_ms=8, **WAYS[way]), script, cut)
 
 
 @given(script=scripts(), cut=st.integers(0, 40))
 def test_a_snapshot_is_what_it_was_when_it_was_taken(script, cut):
-    """The operator goes on while the snapshot is not yet written."""
-    made, cut = factory(EventTimeSessionWindows(7), allowed_lateness_ms=5, **WAYS["process"]), min(cut, len(script))
-    straight = of_each_key(run(made, script)[0])
-    with OperatorHarness(made()) as harness:
-        play(harness, script[:cut])
-        snapshot, before = harness.snapshot(), list(records(harness))
-        play(harness, script[cut:], cut)
-        assert of_each_key(records(harness)) == straight
-    watermark = max((step[1] for step in script[:cut] if step[0] == "watermark"), default=None)
-    with OperatorHarness(made(), restore=snapshot) as again:
-        if watermark is not None:
-            again.process_watermark(watermark)
-        play(again, script[cut:], cut)
-        assert of_each_key(before + records(again)) == straight
+    made = factory(EventTimeSessionWindows(7), allowed_lateness_ms=5, **WAYS["process"])
+    check_that_a_snapshot_stays(made, script, cut)
 
 
 def test_nothing_of_a_session_stays_when_it_is_over():

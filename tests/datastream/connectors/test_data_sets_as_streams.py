@@ -2,13 +2,12 @@
 
 import datetime
 import pickle
-import random
 from decimal import Decimal
 
 import pytest
 
 pa = pytest.importorskip("pyarrow")
-from support.worlds.source_attempt import BatchAttempt  # noqa: E402
+from support.worlds.source_attempt import numbers_with_a_cut  # noqa: E402
 
 import flinkbuf as fb  # noqa: E402
 from flinkbuf.common import Configuration, WatermarkStrategy  # noqa: E402
@@ -92,14 +91,9 @@ def test_a_job_goes_on_behind_each_batch_or_record(tmp_path, parallelism, monkey
     monkeypatch.setattr("flinkbuf.partition_files.part_reader.DEFAULT_TASK_SIZE", 400)
     source = DataSetSource(str(tmp_path))
     for turns in range(0, 45, 3):
-        chance = random.Random(turns)
-        first = BatchAttempt(source if turns % 2 else source.of_batches(None, 3, 1 << 22)[0], parallelism)
-        first.emit(turns, chance)
-        other = source.of_batches("n bigint", 4, 1 << 22)[0] if turns % 4 else source
-        second = BatchAttempt(other, 3 - parallelism, first.checkpoint())
-        second.emit(10_000, chance)
-        assert sorted(first.rows() + second.rows()) == [*range(40)], turns
-        first.close(), second.close()
+        first = source if turns % 2 else source.of_batches(None, 3, 1 << 22)[0]
+        then = source.of_batches("n bigint", 4, 1 << 22)[0] if turns % 4 else source
+        assert numbers_with_a_cut(first, then, parallelism, turns) == [*range(40)], turns
 
 
 def test_the_version_is_that_of_the_program(tmp_path):

@@ -2,14 +2,13 @@
 
 import decimal
 import gzip
-import random
 
 import pytest
 
 pa = pytest.importorskip("pyarrow")
 from hypothesis import HealthCheck, example, given, settings  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
-from support.worlds.source_attempt import BatchAttempt  # noqa: E402
+from support.worlds.source_attempt import numbers_with_a_cut  # noqa: E402
 
 from flinkbuf._core.flow.batch_records import RecordsToBatch  # noqa: E402
 from flinkbuf.common import Configuration, Types, WatermarkStrategy  # noqa: E402
@@ -225,15 +224,9 @@ def file_source(folder, split_size=100):
 def test_a_job_goes_on_behind_each_batch(tmp_path, parallelism):
     expected, source = write_files(tmp_path), file_source(tmp_path)
     for turns in range(0, 40, 2 if parallelism == 1 else 5):
-        chance = random.Random(turns)
-        first = BatchAttempt(source.of_batches(None, 4, 50)[0], parallelism)
-        first.emit(turns, chance)
         # As batches of other sizes, or as records: what was read is counted in rows.
-        other = source if turns % 4 else source.of_batches(None, 3, 1 << 22)[0]
-        second = BatchAttempt(other, 3 - parallelism, first.checkpoint())
-        second.emit(10_000, chance)
-        assert sorted(first.rows() + second.rows()) == expected, turns
-        first.close(), second.close()
+        then = source if turns % 4 else source.of_batches(None, 3, 1 << 22)[0]
+        assert numbers_with_a_cut(source.of_batches(None, 4, 50)[0], then, parallelism, turns) == expected, turns
 
 
 def test_a_file_that_has_become_shorter_is_another(tmp_path):

@@ -2,7 +2,6 @@
 
 import datetime
 import decimal
-import random
 
 import pytest
 
@@ -10,7 +9,7 @@ pa = pytest.importorskip("pyarrow")
 import pyarrow.parquet as pq  # noqa: E402
 from hypothesis import HealthCheck, given, settings  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
-from support.worlds.source_attempt import BatchAttempt  # noqa: E402
+from support.worlds.source_attempt import numbers_with_a_cut  # noqa: E402
 
 from flinkbuf._core.flow.batch_records import RecordsToBatch  # noqa: E402
 from flinkbuf.common import Configuration, Time, Types, WatermarkStrategy  # noqa: E402
@@ -216,15 +215,9 @@ def file_source(folder):
 def test_a_job_goes_on_behind_each_batch(tmp_path, parallelism):
     expected, source = write_files(tmp_path), file_source(tmp_path)
     for turns in range(0, 60, 2 if parallelism == 1 else 5):
-        chance = random.Random(turns)
-        first = BatchAttempt(source.of_batches(None, 4, 1 << 22)[0], parallelism)
-        first.emit(turns, chance)
         # As batches of other sizes, or as records: what was read is counted in rows.
-        other = source if turns % 2 else source.of_batches(None, 3, 1 << 22)[0]
-        second = BatchAttempt(other, 3 - parallelism, first.checkpoint())
-        second.emit(10_000, chance)
-        assert sorted(first.rows() + second.rows()) == expected, turns
-        first.close(), second.close()
+        then = source if turns % 2 else source.of_batches(None, 3, 1 << 22)[0]
+        assert numbers_with_a_cut(source.of_batches(None, 4, 1 << 22)[0], then, parallelism, turns) == expected, turns
 
 
 def embedded(parallelism=1):

@@ -155,3 +155,42 @@ def of_each_key(results):
     for result in results:
         by_key.setdefault(result[0], []).append(result)
     return by_key
+
+
+def check_processing_time(made, steps, state_left):
+    """Of records with pauses between, the fast way gives what the general one gives, and no state is left."""
+    results = []
+    for operator in (made(), made.general()):
+        with OperatorHarness(operator) as harness:
+            for number, (key, pause) in enumerate(steps):
+                harness.set_processing_time(harness.clock.now_ms() + pause)
+                harness.process_element((key, number))
+            harness.set_processing_time(10_000)
+            results.append(harness.output)
+            assert state_left(harness) == []
+    assert results[0] == results[1]
+
+
+def check_restores(made, script, cut):
+    """The fast and the general way each go on from the other's snapshot."""
+    cut = min(cut, len(script))
+    straight = of_each_key(run(made, script)[0])
+    for before, after in ((made, made.general), (made.general, made), (made, made)):
+        assert of_each_key(run_with_cut(before, after, script, cut)) == straight
+
+
+def check_that_a_snapshot_stays(made, script, cut):
+    """A snapshot is what it was when it was taken, though the operator goes on before it is written."""
+    cut = min(cut, len(script))
+    straight = of_each_key(run(made, script)[0])
+    with OperatorHarness(made()) as harness:
+        play(harness, script[:cut])
+        snapshot, before = harness.snapshot(), list(records(harness))
+        play(harness, script[cut:], cut)
+        assert of_each_key(records(harness)) == straight
+    watermark = max((step[1] for step in script[:cut] if step[0] == "watermark"), default=None)
+    with OperatorHarness(made(), restore=snapshot) as again:
+        if watermark is not None:
+            again.process_watermark(watermark)
+        play(again, script[cut:], cut)
+        assert of_each_key(before + records(again)) == straight

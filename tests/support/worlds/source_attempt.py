@@ -1,6 +1,7 @@
 """All subtasks of a source and its coordinator, without a job around them: they begin, are snapshotted and end."""
 
 import pickle
+import random
 
 import cloudpickle
 from support.worlds.surroundings import ManualTime, Surroundings
@@ -69,3 +70,14 @@ class BatchAttempt(SourceAttempt):
 
         found = [value.to_pylist() if isinstance(value, pa.RecordBatch) else [value.as_dict()] for value in self.values]
         return [row["n"] for batch in found for row in batch]
+
+
+def numbers_with_a_cut(first_source, then_source, parallelism, turns):
+    """The numbers of an attempt of so many turns, and of one at another parallelism that goes on behind it."""
+    chance = random.Random(turns)
+    first = BatchAttempt(first_source, parallelism)
+    first.emit(turns, chance)
+    second = BatchAttempt(then_source, 3 - parallelism, first.checkpoint())
+    second.emit(10_000, chance)
+    first.close(), second.close()
+    return sorted(first.rows() + second.rows())
