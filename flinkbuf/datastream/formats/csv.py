@@ -12,13 +12,13 @@ from typing import IO, TYPE_CHECKING, Any, Protocol
 
 from flinkbuf.common.serialization import DeserializationSchema, RowDataBulkWriterFactory, SerializationSchema
 from flinkbuf.datastream.arguments import OptionsBuilder
-from flinkbuf.datastream.formats.csv_columns import CsvColumns, CsvText, RowReader
+from flinkbuf.datastream.formats.csv_columns import PLACE, CsvColumns, CsvMessages, CsvText, RowReader
 from flinkbuf.errors import CorruptDataError
 from flinkbuf.records.arrow_batches import arrow_schema
 from flinkbuf.streaming.sources.file_format import ColumnFormat, StreamFormat
 from flinkbuf.streaming.sources.file_lines import first_line_at, line_number, open_file, read_lines
 from flinkbuf.streaming.sources.file_split import COMPRESSED, FileSplit
-from flinkbuf.streaming.sources.wanted_columns import wanted_schema
+from flinkbuf.streaming.sources.wanted_columns import MessageColumns, MessageRows, wanted_schema
 from flinkbuf.types.row import row_class
 from flinkbuf.types.type_information import RowTypeInfo, TypeInformation
 from flinkbuf.types.types import Types, as_type
@@ -575,7 +575,11 @@ class _RowSchemaBuilder(OptionsBuilder[CsvSchema]):
 
 
 class CsvRowDeserializationSchema(DeserializationSchema):
-    """Makes a row from the line of a message. PyFlink: CsvRowDeserializationSchema."""
+    """Makes a row from the line of a message. PyFlink: CsvRowDeserializationSchema.
+
+    Where ``as_columns`` follows a `KafkaSource` directly, pyarrow reads many messages at once, and no row is an object,
+    unless the schema has arrays, comments, an escape character or signs outside of ASCII.
+    """
 
     def __init__(self, schema: CsvSchema, ignores_errors: bool = False) -> None:
         self._schema = schema
@@ -594,6 +598,15 @@ class CsvRowDeserializationSchema(DeserializationSchema):
     def get_produced_type(self) -> TypeInformation:
         """Return the row type."""
         return self._schema.row_type
+
+    def of_batches(self, wanted: object) -> MessageColumns | None:
+        """Return what reads many messages at once, of the wanted columns alone; None for what pyarrow cannot read."""
+        if type(self).deserialize is not CsvRowDeserializationSchema.deserialize:
+            return None  # a subclass may give other rows
+        columns = CsvReaderFormat(self._schema, is_splittable=True).of_batches(wanted, 1, 1)
+        if not isinstance(columns, CsvColumns):
+            return None
+        return CsvMessages(columns, MessageRows(PLACE, columns.row_type, columns.found, self.deserialize))
 
     class Builder(_RowSchemaBuilder):
         """Makes one; each method returns the builder."""

@@ -1,4 +1,4 @@
-"""CSV files as batches of columns: pyarrow reads blocks of whole rows, and no object is made for a row.
+"""CSV files, and messages, as batches of columns: pyarrow reads blocks of whole rows, and no object is made for a row.
 
 What pyarrow and Python's csv may read differently is read by the latter, as for records: a block in which quotes stand
 elsewhere than around fields, or that pyarrow refuses. So rows and errors are those of the reading by records, whatever
@@ -10,9 +10,9 @@ from __future__ import annotations
 import codecs
 import csv
 import io
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Final
 
 from flinkbuf._core.flow.batch_records import RecordsToBatch
 from flinkbuf.errors import CorruptDataError
@@ -20,7 +20,7 @@ from flinkbuf.records.arrow_batches import batch_builder
 from flinkbuf.streaming.sources.file_format import ColumnFormat
 from flinkbuf.streaming.sources.file_lines import first_line_at, open_file
 from flinkbuf.streaming.sources.file_split import COMPRESSED, FileSplit
-from flinkbuf.streaming.sources.wanted_columns import batch_in
+from flinkbuf.streaming.sources.wanted_columns import MessageColumns, MessageRows, batch_in, is_text
 from flinkbuf.types.type_information import RowTypeInfo
 
 if TYPE_CHECKING:
@@ -118,34 +118,75 @@ class CsvColumns(ColumnFormat):
                 start = first_line_at(file, split.start, size)
                 left = first_line_at(file, split.end, size) - start
                 file.seek(start)
-            reading = _Reading(self, split.path, _Blocks(file, start, left, self._block_size, self.text.quote))
-            yield from reading.batches()
+            blocks = _Blocks(file, start, left, self._block_size, self.text.quote)
+            yield from _Reading(self, split.path).batches(blocks)
 
     @property
     def _block_size(self) -> int:
         return max(1, min(BLOCK, self.max_bytes))
 
 
+@dataclass(frozen=True)
+class CsvMessages(MessageColumns):
+    """Reads messages that are rows.
+
+    Parameters
+    ----------
+    columns : CsvColumns
+        Which would read a file of such rows, a line each.
+    rows : MessageRows
+        How they are read one by one.
+    """
+
+    columns: CsvColumns
+    rows: MessageRows
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Return the schema of all batches."""
+        return self.columns.schema
+
+    def read(self, messages: Sequence[bytes]) -> tuple[pa.RecordBatch, list[int] | None]:
+        """Return the rows of messages, and which have one; None: each has."""
+        batch = self._by_arrow(messages)
+        return self.rows.read(messages, self.schema) if batch is None else (batch, None)
+
+    def _by_arrow(self, messages: Sequence[bytes]) -> pa.RecordBatch | None:
+        """Return the rows; None: they cannot be read so."""
+        texts = [message.removesuffix(b"\n").removesuffix(b"\r") for message in messages]
+        data = b"\n".join(texts) + b"\n"
+        is_a_line_each = all(texts) and data.count(b"\n") == len(texts) and b"\r" not in data
+        if not is_a_line_each or codecs.BOM_UTF8 in data or not is_text(data):
+            return None
+        reading = _Reading(self.columns, self.rows.place)
+        if not reading.is_plain(data) or reading.has_hex(data):
+            return None
+        batch = reading.by_arrow(data)
+        return batch if batch is not None and batch.num_rows == len(texts) else None
+
+
+PLACE: Final = "a CSV message"
+
+
 class _Reading:
     """The reading of one range: where its columns stand, and how each block is read."""
 
-    def __init__(self, columns: CsvColumns, path: str, blocks: _Blocks) -> None:
+    def __init__(self, columns: CsvColumns, path: str) -> None:
         self._columns = columns
         self._path = path
-        self._blocks = blocks
         self._order: list[int] | None = None  # where each column stands; None: as declared
         self._width = len(columns.found)  # how many fields a row has
 
-    def batches(self) -> Iterator[pa.RecordBatch]:
+    def batches(self, blocks: _Blocks) -> Iterator[pa.RecordBatch]:
         """Yield what each block brings."""
-        for offset, data in self._behind_head(iter(self._blocks)):
-            if not self._is_plain(data):
-                yield from self._by_rows(self._blocks.text_from(offset, data), offset)
+        for offset, data in self._behind_head(iter(blocks)):
+            if not self.is_plain(data):
+                yield from self._by_rows(blocks.text_from(offset, data), offset)
                 return  # with the rest: where rows begin is known by reading all
-            if self._has_hex(data):
+            if self.has_hex(data):
                 yield from self._by_rows(_lines_of(data), offset)
                 continue
-            batch = self._by_arrow(data)
+            batch = self.by_arrow(data)
             if batch is None:
                 yield from self._by_rows(_lines_of(data), offset)
             else:
@@ -170,7 +211,7 @@ class _Reading:
             break
         yield from blocks
 
-    def _is_plain(self, data: bytes) -> bool:
+    def is_plain(self, data: bytes) -> bool:
         """Return whether quotes stand around fields only, so that everybody reads them in the same way."""
         quote = self._columns.text.quote
         if quote is None or quote.encode() not in data:
@@ -200,7 +241,7 @@ class _Reading:
     def _is_border(self, bytes_: np.ndarray) -> np.ndarray:
         return (bytes_ == ord(self._columns.text.separator)) | (bytes_ == _CR) | (bytes_ == _LF)
 
-    def _has_hex(self, data: bytes) -> bool:
+    def has_hex(self, data: bytes) -> bool:
         """Return whether pyarrow might take for a number what is none to Python."""
         import pyarrow.types as types
 
@@ -209,7 +250,7 @@ class _Reading:
         # To look for one byte first costs little.
         return (b"x" in data and b"0x" in data) or (b"X" in data and b"0X" in data)
 
-    def _by_arrow(self, data: bytes) -> pa.RecordBatch | None:
+    def by_arrow(self, data: bytes) -> pa.RecordBatch | None:
         """Return the rows of a block; None: they cannot be read so."""
         import pyarrow as pa
         from pyarrow import csv as arrow_csv

@@ -11,11 +11,11 @@ from importlib.util import find_spec
 from typing import Any, TypeVar
 
 from flinkbuf.common.serialization import DeserializationSchema, Encoder, SerializationSchema
-from flinkbuf.datastream.formats.json_columns import ALIKE, JsonMessages
+from flinkbuf.datastream.formats.json_columns import ALIKE, PLACE, JsonMessages
 from flinkbuf.errors import CorruptDataError
 from flinkbuf.records.arrow_batches import arrow_schema
 from flinkbuf.streaming.sources.file_format import LineFormat
-from flinkbuf.streaming.sources.wanted_columns import MessageColumns, wanted_schema
+from flinkbuf.streaming.sources.wanted_columns import MessageColumns, MessageRows, wanted_schema
 from flinkbuf.types.row import row_class
 from flinkbuf.types.type_information import RowTypeInfo, TypeInformation
 
@@ -147,7 +147,7 @@ class JsonRowDeserializationSchema(DeserializationSchema):
         if not all(each.kind in ALIKE for each in row_type.field_types):
             return None
         schema = wanted_schema(wanted, row_type, row_type)
-        return JsonMessages(schema, row_type, arrow_schema(row_type), self.deserialize)
+        return JsonMessages(schema, MessageRows(PLACE, row_type, arrow_schema(row_type), self.deserialize))
 
     class Builder:
         """Makes one; each method returns the builder."""

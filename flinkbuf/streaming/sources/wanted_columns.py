@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
 
+from flinkbuf._core.flow.batch_records import RecordsToBatch
 from flinkbuf.errors import CorruptDataError
-from flinkbuf.records.arrow_batches import arrow_schema
+from flinkbuf.records.arrow_batches import arrow_schema, batch_builder
 from flinkbuf.streaming.columns.column_functions import column_as
 from flinkbuf.types.type_information import RowTypeInfo, TypeInformation
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
+_ALL: Final = 2**31 - 1  # rows, and bytes: a batch is not cut
 
 
 class MessageColumns:
@@ -28,6 +33,43 @@ class MessageColumns:
     def read(self, messages: Sequence[bytes]) -> tuple[pa.RecordBatch, list[int] | None]:
         """Return the rows of messages, in their order, and the numbers of those that have one; None: each has."""
         raise NotImplementedError(f"{type(self).__name__}.read")
+
+
+@dataclass(frozen=True)
+class MessageRows:
+    """Reads messages one by one, as for records, where they cannot be read at once.
+
+    Parameters
+    ----------
+    place : str
+        What a message is, for whoever reads an error.
+    row_type : RowTypeInfo
+        Of the rows.
+    found : pyarrow.Schema
+        The same in Arrow.
+    deserialize : callable
+        Makes a row of a message; None: there is none in it.
+    """
+
+    place: str
+    row_type: RowTypeInfo
+    found: pa.Schema
+    deserialize: Callable[[bytes], object]
+
+    def read(self, messages: Sequence[bytes], schema: pa.Schema) -> tuple[pa.RecordBatch, list[int]]:
+        """Return the rows of messages as a batch of a schema, and the numbers of the messages that have one."""
+        import pyarrow as pa
+
+        codec = self.row_type.codec
+        gathered = RecordsToBatch(codec, batch_builder(codec, self.found, _ALL, _ALL))
+        kept = []
+        for index, message in enumerate(messages):
+            row = self.deserialize(message)
+            if row is not None:
+                gathered.add_record(row)
+                kept.append(index)
+        batch = gathered.finish() if kept else pa.RecordBatch.from_pylist([], self.found)
+        return batch_in(self.place, [batch.column(name) for name in schema.names], schema), kept
 
 
 def kept_description(description: Any, row_type: RowTypeInfo) -> RowTypeInfo | pa.Schema:
@@ -85,6 +127,17 @@ def _check_types(schema: pa.Schema, description: RowTypeInfo | pa.Schema) -> Non
         column_as(
             none, field.type, field.name, f"is {field.type} to as_columns()", "cast it in select() or with_columns()"
         )
+
+
+def is_text(data: bytes) -> bool:
+    """Whether bytes are UTF-8."""
+    if data.isascii():
+        return True
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def batch_in(place: str, columns: Iterable[pa.Array], schema: pa.Schema) -> pa.RecordBatch:

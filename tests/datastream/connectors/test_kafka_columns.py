@@ -15,6 +15,7 @@ from flinkbuf.common.serialization import SimpleStringSchema  # noqa: E402
 from flinkbuf.datastream import StreamExecutionEnvironment  # noqa: E402
 from flinkbuf.datastream.columns import count, window_end  # noqa: E402
 from flinkbuf.datastream.connectors.kafka import KafkaOffsetsInitializer, KafkaSource  # noqa: E402
+from flinkbuf.datastream.formats.csv import CsvRowDeserializationSchema  # noqa: E402
 from flinkbuf.datastream.formats.json import JsonRowDeserializationSchema  # noqa: E402
 from flinkbuf.datastream.window import TumblingEventTimeWindows  # noqa: E402
 from flinkbuf.errors import CorruptDataError  # noqa: E402
@@ -123,6 +124,15 @@ def test_windows_by_the_timestamps_of_messages(brokers, parallelism):
     found = windows.window(TumblingEventTimeWindows.of(Time.seconds(10))).aggregate(end=window_end(), rows=count())
     counts = sorted((row.end.second, row.rows) for row in found.execute_and_collect())
     assert counts == [(10, 9), (20, 10), (30, 10), (40, 10), (50, 1)]
+
+
+def test_lines_of_csv(brokers):
+    write(brokers, "lines", [f'{number},"text, {number}"' for number in range(40)])
+    schema = CsvRowDeserializationSchema.Builder(ROW_TYPE).build()
+    source = source_of(brokers, "lines", schema)
+    rows = embedded(2).from_source(source, WatermarkStrategy.no_watermarks(), "lines").as_columns()
+    assert isinstance(rows._stream._transformation.reads_batches.factory.source, KafkaColumnSource)
+    assert sorted(rows.execute_and_collect()) == [(number, f"text, {number}") for number in range(40)]
 
 
 def test_other_schemas_are_read_by_records(brokers):
