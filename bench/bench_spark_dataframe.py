@@ -6,9 +6,10 @@ of its rows, which takes the way over `df.rdd`, and `async_map` over the reparti
 coroutine that never waits: what the operator itself costs. Where the function looks at columns, `exchange` of the
 DataFrame moves Arrow batches: with the function behind it, in the same pass, and pipelined; and all of that where Spark
 does not ask after every row how many bytes its batch has, which it does by default since 4.1. The same columns as a
-stream of records and of batches, from a DataFrame and back to one, beside `mapInArrow`. In the last work each call
-waits 5 ms, 100 at a time in each task; by hand that is a `Semaphore` and `gather` over each Arrow batch. No counterpart
-in flink-benchmarks.
+stream of records and of batches, from a DataFrame and back to one, beside `mapInArrow`; and a stream of columns that
+counts and adds up each key and minute, from a DataFrame and back, beside `groupBy(window(…), key)` of Spark's own SQL,
+which never leaves the JVM. In the last work each call waits 5 ms, 100 at a time in each task; by hand that is a
+`Semaphore` and `gather` over each Arrow batch. No counterpart in flink-benchmarks.
 """
 
 import asyncio
@@ -24,6 +25,8 @@ import flinkbuf as fb
 ROW_COUNT = scaled(500_000)
 BATCH_ROW_COUNT = scaled(5_000_000)
 STREAM_ROW_COUNT = scaled(2_000_000)
+WINDOW_ROW_COUNT = scaled(5_000_000)
+WINDOW_S = 60
 WAIT_COUNT = scaled(40_000)
 PARTITIONS = 8
 CALLS_AT_ONCE = 100
@@ -170,6 +173,27 @@ def by_stream_of_batches(rows):
     return total(scores.to_data_frame(), "score")
 
 
+def by_windows(rows):
+    """Count and add up each key and minute as a stream of columns."""
+    from flinkbuf.common import Time
+    from flinkbuf.datastream.columns import count, sum_, window_end
+    from flinkbuf.datastream.window import TumblingEventTimeWindows
+
+    keyed = stream_of(rows).as_columns().assign_timestamps_and_watermarks("at").key_by("key")
+    windows = keyed.window(TumblingEventTimeWindows.of(Time.seconds(WINDOW_S)))
+    found = windows.aggregate(end=window_end(), rows=count(), total=sum_("value")).to_data_frame()
+    return total(found, "total")
+
+
+def by_windows_in_sql(rows):
+    """Do the same as Spark's own query, with a task for each core behind its shuffle."""
+    from pyspark.sql import functions as F
+
+    session().conf.set("spark.sql.shuffle.partitions", "2")
+    groups = rows.groupBy(F.window("at", f"{WINDOW_S} seconds"), "key")
+    return total(groups.agg(F.count("*").alias("rows"), F.sum("value").alias("total")), "total")
+
+
 def total(frame, column):
     return frame.agg({column: "sum"}).first()[0]
 
@@ -195,6 +219,8 @@ CASES = {
     "frame_stream.map_in_arrow": (by_columns, STREAM_ROW_COUNT),
     "frame_stream.flinkbuf_map_batches": (by_stream_of_batches, STREAM_ROW_COUNT),
     "frame_stream.flinkbuf_map": (by_stream_of_records, STREAM_ROW_COUNT),
+    "frame_windows.spark_sql": (by_windows_in_sql, WINDOW_ROW_COUNT),
+    "frame_windows.flinkbuf_columns": (by_windows, WINDOW_ROW_COUNT),
     "frame_wait.map_in_arrow_gather": (
         lambda rows: total(rows.mapInArrow(wait_batches, "found double"), "found"),
         WAIT_COUNT,
@@ -234,12 +260,23 @@ def rows_of(count):
     return rows
 
 
+@functools.cache
+def events_of(count):
+    """Make rows of 1,000 keys, one each millisecond, likewise."""
+    columns = ("id % 1000 AS key", "timestamp_millis(id) AS at", "id / 4D AS value")
+    rows = session().range(0, count, 1, 2).selectExpr(*columns).cache()
+    assert rows.count() == count
+    return rows
+
+
 def expected_of(name):
     """Say what comes out, so that nobody is fast by leaving something out."""
     if name.startswith("frame_batches"):
         return sum(number / 4 + 12 for number in range(BATCH_ROW_COUNT))
     if name.startswith("frame_stream"):
         return sum(number / 4 * 12 for number in range(STREAM_ROW_COUNT))
+    if name.startswith("frame_windows"):
+        return sum(number / 4 for number in range(WINDOW_ROW_COUNT))
     if name.startswith("frame_wait"):
         return sum(number / 4 + 1.0 for number in range(WAIT_COUNT))
     return sum(score(number, "0" * 12, number / 4) for number in range(ROW_COUNT))
@@ -247,7 +284,8 @@ def expected_of(name):
 
 def measure_case(name, benchmark=None):
     work, count = CASES[name]
-    rows, expected = rows_of(count), expected_of(name)
+    rows = events_of(count) if name.startswith("frame_windows") else rows_of(count)
+    expected = expected_of(name)
 
     def run():
         found = work(rows)
