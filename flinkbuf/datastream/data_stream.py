@@ -1410,7 +1410,7 @@ class DataStream(Generic[T]):
         """The same records, not keyed."""
         return self
 
-    def _checked_other(self, method: str, stream: object) -> DataStream[Any]:
+    def _checked_other(self, method: str, stream: object) -> DataStream[object]:
         """The stream that this one meets in one operator."""
         if not isinstance(stream, DataStream):
             raise TypeError(f"{method} takes a DataStream, got {type(stream).__name__} {stream!r}")
@@ -1418,7 +1418,7 @@ class DataStream(Generic[T]):
             raise ValueError("streams of different environments cannot meet in one operator")
         return stream
 
-    def _tagged(self, tag: Callable[[T], object]) -> DataStream[Any]:
+    def _tagged(self, tag: Callable[[T], R]) -> DataStream[R]:
         """Its records with a tag, made where they are."""
         result = self._transform("Map", None, FunctionFactory(None, "map", tag))
         result._transformation.parallelism = _parallelism_of(self._transformation)

@@ -204,15 +204,8 @@ class _Windows(Generic[T]):
             contents_type=declared(accumulator_type),
         )
 
-    def _apply(self, window_function: object, output_type: object) -> DataStream[Any]:
-        self._check_kind(window_function, self._kinds[0])
-        return self._all_records(window_function, output_type)
-
-    def _process(self, process_window_function: object, output_type: object) -> DataStream[Any]:
-        self._check_kind(process_window_function, self._kinds[1])
-        return self._all_records(process_window_function, output_type)
-
-    def _all_records(self, function: object, output_type: object) -> DataStream[Any]:
+    def _all_records(self, function: object, kind: type[Function], output_type: object) -> DataStream[Any]:
+        self._check_kind(function, kind)
         return self._result(
             declared(output_type),
             [function],
@@ -404,7 +397,7 @@ class WindowedStream(_Windows[T], Generic[K, T]):
         >>> numbers.key_by(lambda n: 0).count_window(3).apply(Listed()).execute_and_collect(limit=1)
         [[1, 2, 3]]
         """
-        return self._apply(window_function, output_type)
+        return self._all_records(window_function, self._kinds[0], output_type)
 
     @overload
     def process(self, process_window_function: ProcessWindowFunction[T, R, K, W]) -> DataStream[R]: ...
@@ -448,7 +441,7 @@ class WindowedStream(_Windows[T], Generic[K, T]):
         >>> numbers.key_by(lambda n: 0).count_window(3).process(Counted()).execute_and_collect(limit=1)
         [3]
         """
-        return self._process(process_window_function, output_type)
+        return self._all_records(process_window_function, self._kinds[1], output_type)
 
 
 class AllWindowedStream(_Windows[T]):
@@ -615,7 +608,7 @@ class AllWindowedStream(_Windows[T]):
         >>> numbers.window_all(CountTumblingWindowAssigner(3)).apply(Listed()).execute_and_collect(limit=1)
         [[1, 2, 3]]
         """
-        return self._apply(window_function, output_type)
+        return self._all_records(window_function, self._kinds[0], output_type)
 
     @overload
     def process(self, process_window_function: ProcessAllWindowFunction[T, R, W]) -> DataStream[R]: ...
@@ -660,4 +653,4 @@ class AllWindowedStream(_Windows[T]):
         >>> numbers.window_all(CountTumblingWindowAssigner(3)).process(Counted()).execute_and_collect(limit=1)
         [3]
         """
-        return self._process(process_window_function, output_type)
+        return self._all_records(process_window_function, self._kinds[1], output_type)

@@ -19,6 +19,7 @@ from flinkbuf.partition_files.part_reader import opened_file, restored
 from flinkbuf.partition_files.schema_text import columns_of, ddl_of
 from flinkbuf.records.record_buffers import read_buffers
 from flinkbuf.types.schema import as_type
+from flinkbuf.types.type_information import RowTypeInfo
 from flinkbuf.types.values import Row
 
 Json = dict[str, Any]
@@ -227,13 +228,13 @@ def _first_records(
     if manifest is None or rows < 1:
         return None
     record_type = as_type(ddl_of(manifest.layout.schema))
-    names = [each["name"] for each in manifest.layout.schema["fields"]]
+    assert isinstance(record_type, RowTypeInfo)
     found: list[Json] = []
     for file, index in itertools.product(files, chosen):
         if file is None or not file.records[index]:
             continue
         for row in read_buffers(_buffers(data_set.base_path(file), file, index), record_type):
-            found.append({name: _plain(value) for name, value in zip(names, row, strict=True)})
+            found.append({name: _plain(value) for name, value in zip(record_type.field_names, row, strict=True)})
             if len(found) >= rows:
                 return found
     return found

@@ -12,7 +12,7 @@ import re
 import zlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from flinkbuf.errors import CorruptDataError
 
@@ -89,7 +89,7 @@ class Layout:
         Key groups, of which each subpartition has a range.
     """
 
-    schema: Mapping[str, Any]
+    schema: Mapping[str, object]
     record_type: str
     key: tuple[str, ...]
     subpartition_count: int

@@ -231,7 +231,7 @@ def _infer_present(values: list[Any], seen: dict[str, Any], path: str, depth: in
     )
 
 
-def _infer_mixed_numbers(values: list[Any], path: str) -> TypeInformation:
+def _infer_mixed_numbers(values: list[float], path: str) -> TypeInformation:
     for value in values:
         if isinstance(value, float) or not hasattr(value, "__index__"):
             continue

@@ -620,7 +620,7 @@ def row_type(
     return RowTypeInfo(tuple(types), None if names is None else tuple(names), flags if flags and any(flags) else None)
 
 
-def column_dtype(record_type: TypeInformation) -> numpy.dtype[Any]:
+def column_dtype(record_type: TypeInformation) -> numpy.dtype[numpy.generic]:
     """The numpy type that holds a column of such records, in the machine's byte order.
 
     Raises

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from flinkbuf._core.columns.arrow_column import batches_of
 from flinkbuf._core.flow.batch_records import BatchToRecords
@@ -79,7 +79,7 @@ class DataSetSource(Source):
         cut = cut_pieces(manifest.files, range(manifest.layout.subpartition_count))
         return QueueEnumerator(context, [DataSetSplit(str(number), pieces) for number, pieces in enumerate(cut, 1)])
 
-    def restore_enumerator(self, context: EnumeratorContext, checkpoint: Sequence[Any]) -> SplitEnumerator:
+    def restore_enumerator(self, context: EnumeratorContext, checkpoint: Sequence[object]) -> SplitEnumerator:
         """The splits that nobody had."""
         return QueueEnumerator(context, checkpoint)
 
@@ -87,7 +87,7 @@ class DataSetSource(Source):
         """Read rows as records."""
         return DataSetReader(context, self._batches(self._stored, _ROWS_OF_RECORDS), self._row_type)
 
-    def of_batches(self, wanted: Any, max_rows: int, max_bytes: int) -> tuple[DataSetColumnSource, pa.Schema]:
+    def of_batches(self, wanted: object, max_rows: int, max_bytes: int) -> tuple[DataSetColumnSource, pa.Schema]:
         """Return a source of the same rows as batches of the wanted columns, and their schema."""
         schema = wanted_schema(wanted, self._row_type, self._stored)
         return DataSetColumnSource(self, self._batches(schema, max_rows, max_bytes)), schema
@@ -107,7 +107,7 @@ class DataSetColumnSource(Source):
         """Cut the subpartitions into splits."""
         return self._source.create_enumerator(context)
 
-    def restore_enumerator(self, context: EnumeratorContext, checkpoint: Sequence[Any]) -> SplitEnumerator:
+    def restore_enumerator(self, context: EnumeratorContext, checkpoint: Sequence[object]) -> SplitEnumerator:
         """The splits that nobody had."""
         return self._source.restore_enumerator(context, checkpoint)
 
@@ -158,7 +158,7 @@ class DataSetReader(SplitReader):
         super().__init__(context)
         self._batches, self._row_type = batches, row_type
 
-    def open_split(self, split: DataSetSplit) -> Iterator[Any]:
+    def open_split(self, split: DataSetSplit) -> Iterator[object]:
         """Return the rows of a split."""
         batches = (each for batch in self._batches.read(split) for each in batches_of(batch))
         return BatchToRecords(self._row_type.codec, batches)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from flinkbuf.common.serialization import DeserializationSchema, SerializationSchema
 from flinkbuf.datastream.arguments import OptionsBuilder
@@ -16,6 +16,9 @@ from flinkbuf.streaming.sources.kafka_client import KafkaTopicPartition, client_
 from flinkbuf.streaming.sources.kafka_offsets import KafkaOffsetResetStrategy, KafkaOffsetsInitializer
 from flinkbuf.streaming.sources.kafka_source import KafkaSourceOptions, KafkaTopicSource
 from flinkbuf.streaming.sources.wanted_columns import MessageColumns
+
+if TYPE_CHECKING:
+    import confluent_kafka
 
 __all__ = [
     "FlinkKafkaConsumer",
@@ -181,7 +184,7 @@ class _ValueOnly:
     def __init__(self, schema: DeserializationSchema) -> None:
         self._schema = schema
 
-    def __call__(self, message: Any) -> object:
+    def __call__(self, message: confluent_kafka.Message) -> object:
         value = message.value()
         return None if value is None else self._schema.deserialize(value)
 

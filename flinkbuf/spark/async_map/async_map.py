@@ -70,7 +70,7 @@ def async_map(
     on_error: object = "raise",
     stats: AsyncStats | None = None,
     options: AsyncMapOptions | None = None,
-) -> RDD[Any] | DataFrame:
+) -> RDD[object] | DataFrame:
     """Call a coroutine for every record, many at a time, and give its results.
 
     Each Spark task keeps up to `capacity` calls in flight on an event loop of its own. The loop has a thread of its

@@ -218,7 +218,7 @@ def exchange(
     return exchange_rdd(rdd, key, partitioner, num_partitions, mode, config, type)
 
 
-def _checked_rdd(data: object) -> "RDD[Any]":
+def _checked_rdd(data: object) -> "RDD[object]":
     from pyspark import RDD
 
     if not isinstance(data, RDD):

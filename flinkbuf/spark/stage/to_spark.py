@@ -81,7 +81,7 @@ def _in_a_row(message: object) -> tuple[object]:
     return (message,)
 
 
-def _is_single(known: TypeInformation | None, schema: Any) -> bool:
+def _is_single(known: TypeInformation | None, schema: object) -> bool:
     """Whether each record is the value of the only column, as ``createDataFrame`` understands the schema."""
     if known is not None:
         return not isinstance(known, (RowTypeInfo, TupleTypeInfo))
