@@ -58,6 +58,67 @@ static void keys_have_the_slots_of_their_first_sight_while_the_index_grows(void)
   fb_slot_table_clear(&table);
 }
 
+/* Seeds that mix nothing, as nobody has them: a key falls where its upper half says. All fall on the last entry, and go
+ * round to the first ones, or on the first one, which those have taken. */
+static void keys_of_one_hash_are_told_apart_while_the_index_grows(void) {
+  static const uint64_t none[FB_SLOT_TABLE_SEEDS] = {0, 1, 0, 1};
+  static uint64_t values[ROWS];
+  static struct batch batch;
+  struct fb_slot_table table;
+
+  open_batch(&batch, "L", NULL);
+  batch.columns[0].values = (const uint8_t*)values;
+  fb_slot_table_open(&table, &batch.row, none);
+  for (uint32_t round = 0; round < 3; round++) {
+    for (uint64_t i = 0; i < ROWS; i++) values[i] = (i % 3 == 0 ? 0 : (uint64_t)UINT32_MAX << 32) + i + round * ROWS;
+    for (uint32_t turn = 0; turn < 2; turn++) {
+      for (int64_t start = 0; start < ROWS; start += ROWS / 10) {
+        find(&table, &batch, start, ROWS / 10);
+        CHECK(batch.new_count == (turn == 0 ? ROWS / 10 : 0));
+        for (uint32_t i = 0; i < ROWS / 10; i++) CHECK(batch.slots[i] == round * ROWS + start + i);
+      }
+    }
+  }
+  fb_slot_table_clear(&table);
+}
+
+/* How far the entries of an index lie from where they belong: the sum. */
+static size_t distances_in(const struct fb_slot_index* index) {
+  size_t sum = 0, count = index->entries == NULL ? 0 : (size_t)1 << index->bits;
+
+  for (size_t i = 0; i < count; i++)
+    if (index->entries[i] != 0) sum += (i - (size_t)(index->entries[i] >> (64 - index->bits))) & (count - 1);
+  return sum;
+}
+
+/* What is a rule in keys is none in where they fall: with five of eight entries taken a key lies 0.8 from its place. */
+static void keys_of_any_rule_are_spread(void) {
+  static uint64_t values[ROWS];
+  static struct batch batch;
+  struct fb_slot_table table;
+
+  open_batch(&batch, "L", NULL);
+  batch.columns[0].values = (const uint8_t*)values;
+  for (int rule = 0; rule < 70; rule++) {
+    fb_slot_table_open(&table, &batch.row, SEEDS);
+    for (uint64_t round = 0; round < 20; round++) {
+      for (uint64_t i = 0; i < ROWS; i++) {
+        uint64_t number = round * ROWS + i;
+        double real = (double)number / 8;
+        values[i] = rule < 64 ? number << rule | number >> (64 - rule) % 64 : number * number;
+        if (rule == 65) memcpy(&values[i], &real, 8);
+        if (rule == 66) values[i] = number * UINT64_C(0x9e3779b97f4a7c15);
+        if (rule == 67) values[i] = number % 256 << 56 | number / 256;
+        if (rule == 68) values[i] = UINT64_MAX - number;
+        if (rule == 69) values[i] = number << 32 | number;
+      }
+      find(&table, &batch, 0, ROWS);
+    }
+    CHECK(distances_in(&table.index) + distances_in(&table.older) < 2 * (size_t)table.count);
+    fb_slot_table_clear(&table);
+  }
+}
+
 static void null_is_a_key_and_nans_are_one(void) {
   double values[] = {0.0, -0.0, NAN, -NAN, 1.0, 5.0, 0.0};
   static const uint8_t all_but_4_and_5[] = {0x4f};
@@ -108,6 +169,8 @@ static void what_has_no_place_in_a_key_is_told(void) {
 
 int main(void) {
   keys_have_the_slots_of_their_first_sight_while_the_index_grows();
+  keys_of_one_hash_are_told_apart_while_the_index_grows();
+  keys_of_any_rule_are_spread();
   null_is_a_key_and_nans_are_one();
   keys_of_two_columns_are_told_apart_by_both_wherever_they_lie();
   what_has_no_place_in_a_key_is_told();
