@@ -37,7 +37,7 @@ help:
 	@echo 'make test-simulation  whole jobs under virtual time, from SIMULATION_RUNS=2000 seeds; make replay SEED=7 tells one (OF=checkpoints, OF=batch)'
 	@echo 'make test-matrix  generated programs in all ways against their models, for HOURS=1 (TARGETS=embedded,local,spark)'
 	@echo 'make test-mutants  the share of SAMPLE=100 small changes to what decides that tests or simulation catch, about 10 s each'
-	@echo 'make test-large    10 GB through each way of batches in little memory, and columns filled to 2^31 bytes (8 GB of memory)'
+	@echo 'make test-large    10 GB through each way of batches in little memory, columns filled to 2^31 bytes, a batch of 10 M rows (8 GB of memory)'
 	@echo 'make soak          one job for HOURS=1: killed, rescaled, links cut and slowed; output compared, what it uses drawn in SOAK=build/soak'
 	@echo 'make test-chaos    a real job whose processes are killed 100 times, and 20 times on Spark; its output stays the same'
 	@echo 'make test-kills    KILLS=20 executors are killed under each way to exchange data; no record is lost or doubled'
@@ -136,7 +136,8 @@ test-stress: $(VENV)/.test
 
 # Eight GB of memory, ten minutes.
 test-large: $(VENV)/.test
-	FLINKBUF_LARGE_BYTES=$(LARGE_BYTES) $(BIN)/python -m pytest tests/records/test_large_batches.py -q --durations=12
+	FLINKBUF_LARGE_BYTES=$(LARGE_BYTES) $(BIN)/python -m pytest -q --durations=12 \
+		tests/records/test_large_batches.py tests/streaming/columns/test_large_column_batches.py
 
 test-simulation: $(VENV)/.test
 	SIMULATION_RUNS=$(SIMULATION_RUNS) $(BIN)/python -m pytest tests/simulation -q
