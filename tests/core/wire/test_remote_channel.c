@@ -785,19 +785,6 @@ static void exclusive_buffers_stay_while_a_barrier_blocks(void) {
   close_fixture(&f);
 }
 
-static void each_buffer_that_arrives_lowers_what_is_required(void) {
-  struct fixture f;
-
-  open_fixture(&f, 8, 2);
-  fb_remote_channel_on_backlog(f.channel, 2);
-  for (int32_t i = 0; i < 4; i++) {
-    CHECK(fb_buffer_manager_required(&f.channel->buffers) == 4 - (uint32_t)i);
-    CHECK(send_data(&f, i, -1, 'a')); /* says nothing of the backlog */
-  }
-  CHECK(fb_buffer_manager_required(&f.channel->buffers) == 0 && !send_data(&f, 4, 0, 'a'));
-  close_fixture(&f);
-}
-
 /* ---- the rules of credit, under any schedule ----------------------------------------------------------- */
 
 /* A sender with its subpartition, and the two directions of a wire between it and the channel. */
@@ -1186,7 +1173,6 @@ int main(void) {
   credit_that_was_under_way_at_the_resume_is_forgotten();
   the_backlog_of_a_blocking_event_is_not_believed();
   exclusive_buffers_stay_while_a_barrier_blocks();
-  each_buffer_that_arrives_lowers_what_is_required();
   the_rules_of_credit_hold_under_any_schedule();
   release_races_with_arrival_recycling_and_the_pool();
   return 0;
