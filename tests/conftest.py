@@ -91,6 +91,16 @@ def sc(spark):
     return spark.sparkContext
 
 
+@pytest.fixture
+def does_not_hang(sc):
+    """A job of Spark that hangs keeps no slot from the tests that follow."""
+    timer = threading.Timer(60, sc.cancelAllJobs)
+    timer.start()
+    yield
+    timer.cancel()
+    timer.join()
+
+
 def pytest_collection_finish():
     """What stays until the end (twelve thousand tests) need not be looked through again for every one that counts."""
     gc.collect()

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import threading
 
 import pytest
 
@@ -12,19 +11,9 @@ from flinkbuf.datastream import KeyedProcessFunction, RuntimeExecutionMode, Stre
 from flinkbuf.datastream.state import ValueStateDescriptor
 from flinkbuf.datastream.window import TumblingEventTimeWindows
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("does_not_hang")]
 
 PAIR = Types.TUPLE([Types.STRING(), Types.LONG()])
-
-
-@pytest.fixture(autouse=True)
-def does_not_hang(sc):
-    """A job that hangs keeps no slot from the tests that follow."""
-    timer = threading.Timer(60, sc.cancelAllJobs)
-    timer.start()
-    yield
-    timer.cancel()
-    timer.join()
 
 
 @pytest.fixture

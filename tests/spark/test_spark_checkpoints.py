@@ -1,7 +1,6 @@
 """Checkpoints of jobs on Spark: processes that die, savepoints that go on elsewhere, input that Spark gives again."""
 
 import os
-import threading
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -16,17 +15,7 @@ from flinkbuf.spark.frames.rdd_order import has_fixed_order
 from flinkbuf.spark.frames.spark_source import COUNTS_STATE, SparkSourceOperator
 from flinkbuf.streaming.state.state import ListStateDescriptor
 
-pytestmark = pytest.mark.spark
-
-
-@pytest.fixture(autouse=True)
-def does_not_hang(sc):
-    """A job that hangs keeps no slot from the tests that follow."""
-    timer = threading.Timer(60, sc.cancelAllJobs)
-    timer.start()
-    yield
-    timer.cancel()
-    timer.join()
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("does_not_hang")]
 
 
 @pytest.mark.parametrize("deed", ["raise", "kill"])

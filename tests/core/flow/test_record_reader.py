@@ -11,13 +11,6 @@ import flinkbuf as fb
 from flinkbuf.network.events import CancelCheckpointMarker, CheckpointBarrier, EndOfData, EndOfPartition
 
 
-@pytest.fixture
-def pool():
-    with fb.NetworkBufferPool(64, segment_size=4096) as pool:
-        yield pool
-        assert pool.available_segment_count == 64, "a segment did not come home"
-
-
 def test_events_are_given_in_their_place_when_asked_for(pool):
     with fb.ResultPartition(pool, 1) as partition:
         with fb.RecordWriter(partition, fb.Types.INT()) as writer:
@@ -37,21 +30,6 @@ def test_events_are_passed_over_otherwise(pool):
             writer.emit(2)
         with fb.InputGate([(partition, 0)]) as gate:
             assert list(fb.RecordReader(gate, fb.Types.INT())) == [1, 2]
-
-
-def test_an_aligned_barrier_blocks_its_channel_until_it_is_resumed(pool):
-    with fb.ResultPartition(pool, 1) as partition:
-        with fb.RecordWriter(partition, fb.Types.INT()) as writer:
-            writer.emit(1)
-            writer.write_event(CheckpointBarrier(3, 4))
-            writer.emit(2)
-        with fb.InputGate([(partition, 0)]) as gate:
-            reader = fb.RecordReader(gate, fb.Types.INT(), events=True)
-            assert next(reader) == 1
-            assert next(reader).checkpoint_id == 3
-            assert gate.poll(50) is None
-            gate.resume_consumption(0)
-            assert next(reader) == 2
 
 
 def test_a_reader_that_wants_no_events_is_not_stopped_by_a_barrier(pool):

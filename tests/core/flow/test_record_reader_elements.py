@@ -17,13 +17,6 @@ LONG_MIN, LONG_MAX = -(2**63), 2**63 - 1
 NAME = fb.Types.STRING()
 
 
-@pytest.fixture
-def pool():
-    with fb.NetworkBufferPool(64, segment_size=4096) as pool:
-        yield pool
-        assert pool.available_segment_count == 64, "a segment did not come home"
-
-
 def framed(*records):
     return b"".join(struct.pack(">i", len(record)) + record for record in records)
 

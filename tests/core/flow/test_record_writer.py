@@ -12,13 +12,6 @@ import flinkbuf as fb
 from flinkbuf._core.partition.output_flusher import flushed_partition_count
 
 
-@pytest.fixture
-def pool():
-    with fb.NetworkBufferPool(64, segment_size=4096) as pool:
-        yield pool
-        assert pool.available_segment_count == 64, "a segment did not come home"
-
-
 def read_all(partition, type, channels=None):
     channels = range(partition.subpartition_count) if channels is None else channels
     with fb.InputGate([(partition, c) for c in channels]) as gate, fb.RecordReader(gate, type) as reader:

@@ -21,13 +21,6 @@ MARKERS = [
 MARKERS.append(fb.types.LatencyMarker(9, bytes(range(16)), 3))
 
 
-@pytest.fixture
-def pool():
-    with fb.NetworkBufferPool(64, segment_size=4096) as pool:
-        yield pool
-        assert pool.available_segment_count == 64, "a segment did not come home"
-
-
 def bytes_of(partition, channel):
     """The stream of a channel, events left out, without a reader."""
     data = b""

@@ -7,12 +7,12 @@ import pytest
 library = pytest.importorskip("confluent_kafka", reason="confluent-kafka is not installed")
 pa = pytest.importorskip("pyarrow")
 
+from support.programs.embedded import embedded  # noqa: E402
 from support.servers.kafka_brokers import mock_cluster  # noqa: E402
 from test_kafka import Attempt, write  # noqa: E402
 
-from flinkbuf.common import Configuration, Time, Types, WatermarkStrategy  # noqa: E402
+from flinkbuf.common import Time, Types, WatermarkStrategy  # noqa: E402
 from flinkbuf.common.serialization import SimpleStringSchema  # noqa: E402
-from flinkbuf.datastream import StreamExecutionEnvironment  # noqa: E402
 from flinkbuf.datastream.columns import count, window_end  # noqa: E402
 from flinkbuf.datastream.connectors.kafka import KafkaOffsetsInitializer, KafkaSource  # noqa: E402
 from flinkbuf.datastream.formats.csv import CsvRowDeserializationSchema  # noqa: E402
@@ -105,12 +105,6 @@ def test_what_is_no_row_is_passed_over_and_is_behind_the_next_checkpoint(brokers
     with pytest.raises(CorruptDataError, match="b'no json' is no row of this type"):
         strict.emit()
     strict.close()
-
-
-def embedded(parallelism=1):
-    config = Configuration()
-    config.set_string("execution.target", "embedded")
-    return StreamExecutionEnvironment.get_execution_environment(config).set_parallelism(parallelism)
 
 
 @pytest.mark.parametrize("parallelism", [1, 2])

@@ -8,11 +8,11 @@ import pytest
 pa = pytest.importorskip("pyarrow")
 from hypothesis import HealthCheck, example, given, settings  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
+from support.programs.embedded import embedded  # noqa: E402
 from support.worlds.source_attempt import numbers_with_a_cut  # noqa: E402
 
 from flinkbuf._core.flow.batch_records import RecordsToBatch  # noqa: E402
-from flinkbuf.common import Configuration, Types, WatermarkStrategy  # noqa: E402
-from flinkbuf.datastream import StreamExecutionEnvironment  # noqa: E402
+from flinkbuf.common import Types, WatermarkStrategy  # noqa: E402
 from flinkbuf.datastream.columns import count, sum_  # noqa: E402
 from flinkbuf.datastream.connectors.file_system import FileEnumeratorProvider, FileSource  # noqa: E402
 from flinkbuf.datastream.formats import csv_columns  # noqa: E402
@@ -235,12 +235,6 @@ def test_a_file_that_has_become_shorter_is_another(tmp_path):
     assert not list(columns.read_batches(FileSplit(str(tmp_path / "a.csv"), 0, WHOLE, 2)))
     with pytest.raises(CorruptDataError, match="3 rows were read of it before .* and now there are 2: another file"):
         list(columns.read_batches(FileSplit(str(tmp_path / "a.csv"), 0, WHOLE, 3)))
-
-
-def embedded(parallelism=1):
-    config = Configuration()
-    config.set_string("execution.target", "embedded")
-    return StreamExecutionEnvironment.get_execution_environment(config).set_parallelism(parallelism)
 
 
 @pytest.mark.parametrize("parallelism", [1, 2])

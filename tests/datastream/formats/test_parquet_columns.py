@@ -9,11 +9,11 @@ pa = pytest.importorskip("pyarrow")
 import pyarrow.parquet as pq  # noqa: E402
 from hypothesis import HealthCheck, given, settings  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
+from support.programs.embedded import embedded  # noqa: E402
 from support.worlds.source_attempt import numbers_with_a_cut  # noqa: E402
 
 from flinkbuf._core.flow.batch_records import RecordsToBatch  # noqa: E402
-from flinkbuf.common import Configuration, Time, Types, WatermarkStrategy  # noqa: E402
-from flinkbuf.datastream import StreamExecutionEnvironment  # noqa: E402
+from flinkbuf.common import Time, Types, WatermarkStrategy  # noqa: E402
 from flinkbuf.datastream.columns import count, sum_  # noqa: E402
 from flinkbuf.datastream.connectors.file_system import FileEnumeratorProvider, FileSource  # noqa: E402
 from flinkbuf.datastream.formats.parquet import ParquetColumnarRowInputFormat  # noqa: E402
@@ -218,12 +218,6 @@ def test_a_job_goes_on_behind_each_batch(tmp_path, parallelism):
         # As batches of other sizes, or as records: what was read is counted in rows.
         then = source if turns % 2 else source.of_batches(None, 3, 1 << 22)[0]
         assert numbers_with_a_cut(source.of_batches(None, 4, 1 << 22)[0], then, parallelism, turns) == expected, turns
-
-
-def embedded(parallelism=1):
-    config = Configuration()
-    config.set_string("execution.target", "embedded")
-    return StreamExecutionEnvironment.get_execution_environment(config).set_parallelism(parallelism)
 
 
 def reads_columns(stream):

@@ -36,7 +36,7 @@ from flinkbuf.spark.frames.schema import from_spark_rows
 from flinkbuf.spark.stage import job, job_stage
 from flinkbuf.spark.stage.job import active_context
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("does_not_hang")]
 
 PAIR = Types.TUPLE([Types.STRING(), Types.LONG()])
 RESTARTS = {"restart-strategy.type": "fixed-delay", "restart-strategy.fixed-delay.delay": "10 ms"}
@@ -53,16 +53,6 @@ def new_env(parallelism=2, target="spark", **properties):
 
 def restarting(attempts=3, **options):
     return new_env(**{**RESTARTS, "restart-strategy.fixed-delay.attempts": str(attempts)}, **options)
-
-
-@pytest.fixture(autouse=True)
-def does_not_hang(sc):
-    """A job that hangs keeps no slot from the tests that follow."""
-    timer = threading.Timer(60, sc.cancelAllJobs)
-    timer.start()
-    yield
-    timer.cancel()
-    timer.join()
 
 
 # ---- results

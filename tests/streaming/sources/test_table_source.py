@@ -8,19 +8,13 @@ import pytest
 pa = pytest.importorskip("pyarrow")
 from hypothesis import given  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
+from support.programs.embedded import embedded  # noqa: E402
 from support.worlds.source_attempt import BatchAttempt  # noqa: E402
 
-from flinkbuf.common import Configuration, Types  # noqa: E402
-from flinkbuf.datastream import StreamExecutionEnvironment  # noqa: E402
+from flinkbuf.common import Types  # noqa: E402
 from flinkbuf.datastream.columns import count, sum_  # noqa: E402
 from flinkbuf.errors import CorruptDataError  # noqa: E402
 from flinkbuf.streaming.sources.table_source import TableSource, plain_table  # noqa: E402
-
-
-def embedded(parallelism=1):
-    config = Configuration()
-    config.set_string("execution.target", "embedded")
-    return StreamExecutionEnvironment.get_execution_environment(config).set_parallelism(parallelism)
 
 
 def numbers(count, chunk=None):
