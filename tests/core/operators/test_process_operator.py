@@ -68,15 +68,6 @@ def test_what_is_not_iterable_is_refused():
         assert harness.operator.is_in_function and harness.operator.value_in_hand == 1
 
 
-def test_a_context_is_good_for_one_call():
-    kept = []
-    with process(lambda value, ctx: kept.append(ctx)) as harness:
-        harness.process_element(1)
-        for method in (kept[0].timestamp, kept[0].timer_service):
-            with pytest.raises(RuntimeError, match="good for one call"):
-                method()
-
-
 def test_timers_need_keys():
     with process(lambda value, ctx: ctx.timer_service().register_event_time_timer(1)) as harness:
         with pytest.raises(RuntimeError, match="Register timers is only supported on a keyed stream"):

@@ -163,19 +163,6 @@ def test_empty_data_give_empty_partitions(sc):
     assert sorted(partitions(exchange(sc.parallelize(RECORDS[:1], 2)))) == [[], RECORDS[:1]]
 
 
-def test_records_of_10_mb_arrive_whole(sc):
-    sizes = [0, 1, 32_763, 32_764, 32_765, 10_000_000, 5, 10_000_001]
-    big = sc.parallelize(sizes, 2).map(lambda size: (size, bytes(range(256)) * (size // 256) + b"x" * (size % 256)))
-    record_type = fb.Types.TUPLE([fb.Types.LONG(), fb.Types.PRIMITIVE_ARRAY(fb.Types.BYTE())])
-
-    def check(record):
-        size, data = record
-        return size, data == bytes(range(256)) * (size // 256) + b"x" * (size % 256)
-
-    got = within(60, exchange(big, 0, type=record_type).map(check).collect)
-    assert sorted(got) == sorted((size, True) for size in sizes)
-
-
 def test_rows_timestamps_and_a_type_left_out_are_as_in_the_blocking_exchange(spark, data, caplog):
     frame = spark.createDataFrame([(1, "JFK"), (2, "BOS")], "id int, origin string").repartition(2)
     rows = within(60, exchange(frame.rdd, "origin", type=frame.schema).collect)
