@@ -38,7 +38,7 @@ class Hottest(KeyedProcessFunction):
 
     def process_element(self, value, ctx):
         end, auction, count = value
-        hottest = self.hottest.get()
+        hottest = list(self.hottest.get())  # PyFlink gives an iterable
         if not hottest or count > hottest[0][1]:
             self.hottest.update([(auction, count)])
             ctx.timer_service().register_event_time_timer(end)
