@@ -1976,7 +1976,7 @@ class KeyedStream(_NoOperator[T], Generic[K, T]):
             )
         return self._reduce(field_reduce(kind.name.lower(), position))
 
-    def _reduce(self, function: object) -> DataStream[T]:
+    def _reduce(self, function: ReduceFunction | Callable[..., object]) -> DataStream[T]:
         type_info = self._value_type
         factory = ReduceOperatorFactory(as_selector(self._selector), function, type_info)
         return self._keyed("Reduce", type_info, MadeBy(type_info, factory))

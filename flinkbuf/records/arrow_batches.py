@@ -29,6 +29,8 @@ from flinkbuf.types.types import (
 if TYPE_CHECKING:
     import pyarrow
 
+    from flinkbuf._core.value.type_codec import TypeCodec
+
 MAX_ROWS = 65536
 MAX_BYTES = 64 << 20
 SINGLE = "value"  # the one column of records that have no fields
@@ -61,9 +63,9 @@ class _LastSeen:
     LIMIT = 64
 
     def __init__(self) -> None:
-        self._made: dict[tuple[int, ...], tuple[tuple[Any, ...], Any]] = {}
+        self._made: dict[tuple[int, ...], tuple[tuple[object, ...], object]] = {}
 
-    def get(self, make: Callable[[], Any], *of: Any) -> Any:
+    def get(self, make: Callable[[], object], *of: object) -> Any:
         key = tuple(map(id, of))
         found = self._made.get(key)
         if found is None:
@@ -93,11 +95,11 @@ def is_batch(source: Any) -> bool:
     return _is_array(source) and source.ndim == 1 and source.dtype.names is not None
 
 
-def _is_array(value: Any) -> bool:
+def _is_array(value: object) -> bool:
     return type(value).__module__.partition(".")[0] == "numpy" and hasattr(value, "dtype") and hasattr(value, "ndim")
 
 
-def arrow_batches(source: Any) -> Iterator[ArrowBatch]:
+def arrow_batches(source: object) -> Iterator[ArrowBatch]:
     """The batches in one object for which `is_batch` is true."""
     if isinstance(source, dict) or _is_array(source):
         return _from_numpy(source)
@@ -116,7 +118,7 @@ def _from_numpy(source: Any) -> Iterator[ArrowBatch]:
     )
 
 
-def _numpy_column(name: str, column: Any) -> Any:
+def _numpy_column(name: str, column: object) -> object:
     import numpy as np
     import pyarrow as pa
 
@@ -132,7 +134,7 @@ def _numpy_column(name: str, column: Any) -> Any:
         raise TypeError(f"column {name!r}: {error}") from None
 
 
-def split_batches(items: Any) -> tuple[Iterator[ArrowBatch] | None, Iterable[Any]]:
+def split_batches(items: Any) -> tuple[Iterator[ArrowBatch] | None, Iterable[object]]:
     """Look whether these are batches, without losing the first: the batches, or None and the records."""
     if is_batch(items):
         return arrow_batches(items), ()
@@ -159,7 +161,7 @@ def record_type(description: Any) -> TypeInformation:
     return as_type(description)
 
 
-def arrow_schema(description: Any) -> pyarrow.Schema:
+def arrow_schema(description: object) -> pyarrow.Schema:
     """The schema of the batches that are read as records of a type.
 
     A pyarrow schema is itself; what Spark describes gets Spark's Arrow types; a `TypeInformation` the same ones, with
@@ -216,8 +218,8 @@ def _timestamp_of(found: Any) -> pyarrow.DataType:
     return pa.timestamp(unit, "UTC" if found.kind == "TIMESTAMP_LTZ_DATA" else None)
 
 
-def _plain_of(name: str) -> Any:
-    def make(_found: Any) -> pyarrow.DataType:
+def _plain_of(name: str) -> Callable[[TypeInformation], pyarrow.DataType]:
+    def make(_found: object) -> pyarrow.DataType:
         import pyarrow as pa
 
         return pa.time32("ms") if name == "time32" else getattr(pa, name)()
@@ -226,7 +228,7 @@ def _plain_of(name: str) -> Any:
 
 
 # What the values of the table runtime are in Arrow.
-_DATA = {
+_DATA: dict[str, Callable[[TypeInformation], pyarrow.DataType]] = {
     "STRING_DATA": _plain_of("string"),
     "DECIMAL_DATA": _decimal_of,
     "DATE_DATA": _plain_of("date32"),
@@ -281,14 +283,14 @@ class _ArrowTypes:
         raise TypeError(f"column {where!r}: {found!r} has no column of Arrow; read it as records")
 
 
-def _lowered(schema: Any) -> Any:
+def _lowered(schema: pyarrow.Schema) -> pyarrow.Schema:
     """A schema in which intervals are the numbers that they are in the records."""
     import pyarrow as pa
 
     return pa.schema([field.with_type(_lower(field.type)) for field in schema])
 
 
-def _lower(found: Any) -> Any:
+def _lower(found: pyarrow.DataType) -> pyarrow.DataType:
     import pyarrow as pa
     from pyarrow import types
 
@@ -299,7 +301,7 @@ def _lower(found: Any) -> Any:
     return rebuilt(found, _lower)
 
 
-def plain_type(found: Any) -> Any:
+def plain_type(found: pyarrow.DataType) -> pyarrow.DataType:
     """The type that holds the same values without dictionary, views and run ends."""
     import pyarrow as pa
     from pyarrow import types
@@ -317,7 +319,7 @@ def plain_type(found: Any) -> Any:
     return rebuilt(found, plain_type)
 
 
-def _givable(found: Any) -> Any:
+def _givable(found: pyarrow.DataType) -> pyarrow.DataType:
     """The type of a column that is given: as declared, but nested in a column there are plain types only."""
     import pyarrow as pa
     from pyarrow import types
@@ -328,7 +330,7 @@ def _givable(found: Any) -> Any:
     return plain_type(found) if types.is_nested(found) else found
 
 
-def rebuilt(found: Any, change: Callable[[Any], Any]) -> Any:
+def rebuilt(found: pyarrow.DataType, change: Callable[[pyarrow.DataType], pyarrow.DataType]) -> pyarrow.DataType:
     """An Arrow type with each of its parts changed."""
     import pyarrow as pa
     from pyarrow import types
@@ -350,7 +352,7 @@ def rebuilt(found: Any, change: Callable[[Any], Any]) -> Any:
 
 
 def batch_builder(
-    codec: Any, description: Any, max_rows: int, max_bytes: int, columns: Sequence[str] | None = None
+    codec: TypeCodec, description: object, max_rows: int, max_bytes: int, columns: Sequence[str] | None = None
 ) -> BatchBuilder:
     """What makes batches of the schema of `description` out of records of `codec`.
 
@@ -361,27 +363,29 @@ def batch_builder(
     return BatchBuilder(plan, source, maker.batch, max_rows, max_bytes)
 
 
-def array_builder(codec: Any, description: Any) -> BatchBuilder:
+def array_builder(codec: TypeCodec, description: object) -> BatchBuilder:
     """What makes one array of records of `codec`, as `batch_builder`: of structs, or the one column."""
     plan, source, maker = _seen_plan(codec, description)
     return without_limits(plan, source, maker.array)
 
 
-def without_limits(plan: ArrowPlan, source: Any, make: Callable[[Any], Any]) -> BatchBuilder:
+def without_limits(plan: ArrowPlan, source: object, make: Callable[[object], object]) -> BatchBuilder:
     """A builder that is given all rows at once."""
     return BatchBuilder(plan, source, make, 2**31 - 1, 2**63)
 
 
-def _seen_plan(codec: Any, description: Any) -> tuple[ArrowPlan, Any, _Maker]:
+def _seen_plan(codec: TypeCodec, description: object) -> tuple[ArrowPlan, object, _Maker]:
     import pyarrow as pa
 
     if isinstance(description, pa.Schema | str | TypeInformation):
-        found: tuple[ArrowPlan, Any, _Maker] = _PLANS.get(lambda: _plan(codec, description), codec, description)
+        found: tuple[ArrowPlan, object, _Maker] = _PLANS.get(lambda: _plan(codec, description), codec, description)
         return found
     return _plan(codec, description)  # one of another kind may be changed: what was made of it before is worth nothing
 
 
-def _plan(codec: Any, description: Any, columns: Sequence[str] | None = None) -> tuple[ArrowPlan, Any, _Maker]:
+def _plan(
+    codec: TypeCodec, description: object, columns: Sequence[str] | None = None
+) -> tuple[ArrowPlan, object, _Maker]:
     """Columns for the fields, their schema, and what makes a batch of an array of them."""
     import pyarrow as pa
 
@@ -426,7 +430,7 @@ class _Maker:
     is_struct: bool
     columns: Sequence[str] | None
 
-    def batch(self, data: Any) -> pyarrow.RecordBatch:
+    def batch(self, data: object) -> pyarrow.RecordBatch:
         """All columns side by side."""
         import pyarrow as pa
 
@@ -439,7 +443,7 @@ class _Maker:
         made = [_as_declared(column, field.type) for column, field in zip(batch.columns, declared, strict=True)]
         return pa.RecordBatch.from_arrays(made, schema=pa.schema(declared, self.schema.metadata))
 
-    def array(self, data: Any) -> pyarrow.Array:
+    def array(self, data: object) -> pyarrow.Array:
         """One array, in which a struct may be null."""
         import pyarrow as pa
 
@@ -453,13 +457,13 @@ class _Maker:
         return pa.StructArray.from_arrays(made, fields=list(self.schema), mask=mask)
 
 
-def _is_plain_number(found: Any) -> bool:
+def _is_plain_number(found: object) -> bool:
     from pyarrow import types
 
     return types.is_integer(found) or types.is_floating(found)
 
 
-def _as_declared(column: Any, declared: Any) -> Any:
+def _as_declared(column: pyarrow.Array, declared: pyarrow.DataType) -> pyarrow.Array:
     import pyarrow as pa
     from pyarrow import types
 

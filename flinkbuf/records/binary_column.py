@@ -26,7 +26,7 @@ MODES = ("FAILFAST", "PERMISSIVE")
 _BYTES = Types.PRIMITIVE_ARRAY(Types.BYTE())
 
 
-def serialize_batch(batch: Any, type: Any) -> pyarrow.BinaryArray:
+def serialize_batch(batch: object, type: object) -> pyarrow.BinaryArray:
     """Encode each row of columns as the bytes that ``type.serialize`` gives for it.
 
     Parameters
@@ -67,7 +67,9 @@ def serialize_batch(batch: Any, type: Any) -> pyarrow.BinaryArray:
     return write_values(written.codec, _rows_in(batch, written, type), without_limits(plan, pa.binary(), pa.array))
 
 
-def deserialize_batch(array: Any, type: Any, *, schema: Any = None, mode: str = "FAILFAST") -> pyarrow.RecordBatch:
+def deserialize_batch(
+    array: object, type: object, *, schema: object = None, mode: str = "FAILFAST"
+) -> pyarrow.RecordBatch:
     """Decode values of a binary column into columns, a row for each.
 
     Parameters
@@ -120,7 +122,7 @@ def deserialize_batch(array: Any, type: Any, *, schema: Any = None, mode: str = 
     return batch.replace_schema_metadata(described.metadata)
 
 
-def deserialize_array(array: Any, type: Any, *, schema: Any = None, mode: str = "FAILFAST") -> pyarrow.Array:
+def deserialize_array(array: object, type: object, *, schema: object = None, mode: str = "FAILFAST") -> pyarrow.Array:
     """As `deserialize_batch`, as one array: what an Arrow UDF gives back.
 
     Parameters
@@ -159,7 +161,7 @@ def _bytes_plan() -> ArrowPlan:
     return ArrowPlan(_BYTES.codec, pa.binary().__arrow_c_schema__())
 
 
-def _rows_in(source: Any, written: TypeInformation, description: Any) -> Iterator[ArrowBatch]:
+def _rows_in(source: Any, written: TypeInformation, description: object) -> Iterator[ArrowBatch]:
     """The batches in what holds rows: a struct array is one, unless structs are the values."""
     import pyarrow as pa
 
@@ -172,17 +174,17 @@ def _rows_in(source: Any, written: TypeInformation, description: Any) -> Iterato
     return arrow_batches(source)
 
 
-def _bytes_in(source: Any) -> Iterator[ArrowBatch]:
+def _bytes_in(source: object) -> Iterator[ArrowBatch]:
     import pyarrow as pa
 
     return batches_of(pa.array(source, pa.binary(), from_pandas=True) if _package(source) == "pandas" else source)
 
 
-def _package(value: Any) -> str:
+def _package(value: object) -> str:
     return type(value).__module__.partition(".")[0]
 
 
-def _from_pandas(source: Any, schema: pyarrow.Schema, has_fields: bool) -> Any:
+def _from_pandas(source: Any, schema: pyarrow.Schema, has_fields: bool) -> pyarrow.Table:
     import pyarrow as pa
 
     if source.ndim == 2:
@@ -190,7 +192,7 @@ def _from_pandas(source: Any, schema: pyarrow.Schema, has_fields: bool) -> Any:
     return pa.array(source, pa.struct(list(schema)) if has_fields else schema.field(0).type, from_pandas=True)
 
 
-def _decoded(array: Any) -> Any:
+def _decoded(array: pyarrow.Array) -> pyarrow.Array:
     """Structs behind a dictionary or run ends as structs: the rows of a batch lie side by side."""
     import pyarrow as pa
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from flinkbuf._core.flow.batch_writer import RowChunks, channels_of_rows
 from flinkbuf._core.record.channel_selector import ChannelSelector
@@ -89,7 +89,7 @@ class RowKeys:
 
     def _chunks_for(self, schema: pa.Schema) -> RowChunks:
         record = record_type(schema)
-        key: Any = self.names[0] if len(self.names) == 1 else self.names
+        key: object = self.names[0] if len(self.names) == 1 else self.names
         partitioner = by_key(key, max_parallelism=self._max_parallelism)
         return RowChunks(record.codec, partitioner.selector(record, self._channel_count))
 
@@ -130,7 +130,7 @@ def go_alike(one: pa.DataType, other: pa.DataType) -> bool:
     return kinds[0] == kinds[1] and getattr(one, "scale", 0) == getattr(other, "scale", 0)
 
 
-def pages_for(partitioner: Any, channel_count: int) -> Callable[[ColumnBatch], Iterator[tuple[int | None, bytes]]]:
+def pages_for(partitioner: object, channel_count: int) -> Callable[[ColumnBatch], Iterator[tuple[int | None, bytes]]]:
     """Return what makes pages of elements, each with the channel that it goes to; None: the partitioner chooses."""
     writer = PageWriter()
     if not isinstance(partitioner, ColumnKeyPartitioner) or not partitioner.names:
@@ -185,7 +185,7 @@ def in_order(element: ColumnBatch, order: RowOrder) -> ColumnBatch:
     import numpy as np
     import pyarrow as pa
 
-    columns: list[Any] = []
+    columns: list[object] = []
     for column in element.batch.columns:
         width = _bytes_of_a_value(column.type)
         if width and not column.null_count:

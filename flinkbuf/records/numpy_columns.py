@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from flinkbuf._core.flow.numpy_batch import numpy_batch
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from flinkbuf._core.columns.arrow_column import ArrowBatch
 
 _NUMBERS = {
@@ -17,7 +20,7 @@ _UNITS = {"s": b"s", "ms": b"m", "us": b"u", "ns": b"n"}
 _MAX_OFFSET = 2**31 - 1
 
 
-def batch_of_arrays(columns: dict[str, Any]) -> ArrowBatch | None:
+def batch_of_arrays(columns: Mapping[str, np.ndarray]) -> ArrowBatch | None:
     """The columns as one batch; None if there is one that Python's own objects have to be asked about.
 
     Raises
@@ -45,7 +48,7 @@ def batch_of_arrays(columns: dict[str, Any]) -> ArrowBatch | None:
     return numpy_batch(next(iter(lengths.values()), 0), found)
 
 
-def _parts_of(name: str, column: Any) -> tuple[bytes, int, tuple[Any, ...]] | None:
+def _parts_of(name: str, column: np.ndarray) -> tuple[bytes, int, tuple[object, ...]] | None:
     """Format, how many are null, and buffers."""
     import numpy as np
 
@@ -69,16 +72,16 @@ def _parts_of(name: str, column: Any) -> tuple[bytes, int, tuple[Any, ...]] | No
     raise TypeError(f"column {name!r}: Arrow has no type for numpy's {values.dtype}")
 
 
-def _validity(nulls: Any, *buffers: Any) -> tuple[int, tuple[Any, ...]]:
+def _validity(nulls: np.ndarray | None, *buffers: np.ndarray) -> tuple[int, tuple[np.ndarray | None, ...]]:
     """How many are null, and the buffers behind the bits that say which."""
     import numpy as np
 
     count = 0 if nulls is None else int(nulls.sum())
-    bits = np.packbits(~nulls, bitorder="little") if count else None
+    bits = None if nulls is None or not count else np.packbits(~nulls, bitorder="little")
     return count, (bits, *(buffer.view(np.uint8) for buffer in buffers))
 
 
-def _time_parts(name: str, values: Any, nulls: Any) -> tuple[bytes, int, tuple[Any, ...]]:
+def _time_parts(name: str, values: np.ndarray, nulls: np.ndarray | None) -> tuple[bytes, int, tuple[object, ...]]:
     import numpy as np
 
     unit, step = np.datetime_data(values.dtype)
@@ -95,7 +98,9 @@ def _time_parts(name: str, values: Any, nulls: Any) -> tuple[bytes, int, tuple[A
     return form, *_validity(nulls, values.view(np.int64))
 
 
-def _text_parts(name: str, values: Any, nulls: Any) -> tuple[bytes, int, tuple[Any, ...]] | None:
+def _text_parts(
+    name: str, values: np.ndarray, nulls: np.ndarray | None
+) -> tuple[bytes, int, tuple[object, ...]] | None:
     """Text and bytes; of objects only where all are one of the two, or None."""
     import numpy as np
 

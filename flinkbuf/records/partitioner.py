@@ -147,7 +147,7 @@ class KeyPartitioner(Partitioner):
         return tuple(_key_field(key, record_type, key_type) for key, key_type in parts)
 
 
-def by_key(key: Any, key_type: Any = None, max_parallelism: int | None = None) -> KeyPartitioner:
+def by_key(key: object, key_type: object = None, max_parallelism: int | None = None) -> KeyPartitioner:
     """Send records with equal keys to one channel.
 
     The key's Java hash code decides over its key group, and that over the channel, exactly as in Flink; so it is
@@ -196,7 +196,7 @@ def by_key(key: Any, key_type: Any = None, max_parallelism: int | None = None) -
     return KeyPartitioner(key, None if key_type is None else as_type(key_type), max_parallelism)
 
 
-def as_partitioner(partitioner: Any) -> Partitioner:
+def as_partitioner(partitioner: object) -> Partitioner:
     """Take a `Partitioner` as it is, and make one of a name or of a function ``(record, num_channels) -> int``.
 
     Parameters
@@ -386,7 +386,7 @@ def _key_field(key: Any, record_type: TypeInformation, key_type: TypeInformation
     return KeyField(_hasher(field_type), index=index, name=names[index], is_positional=is_positional)
 
 
-def _agreed(key: Any, known: TypeInformation, given: TypeInformation | None) -> TypeInformation:
+def _agreed(key: object, known: TypeInformation, given: TypeInformation | None) -> TypeInformation:
     if given is not None and given != known:
         raise ValueError(
             f"key {key!r} is of {known!r} in the records, but key_type is {given!r}; leave key_type out, "

@@ -42,7 +42,7 @@ class RangePartitioner(Partitioner):
         Keys; channel i takes those up to bound i. None: nobody has taken a sample yet.
     """
 
-    columns: tuple[Any, ...]
+    columns: tuple[object, ...]
     ascending: tuple[bool, ...]
     nulls_first: tuple[bool, ...]
     seed: int = 0
@@ -104,10 +104,10 @@ class RangePartitioner(Partitioner):
 
 
 def by_range(
-    *columns: Any,
+    *columns: object,
     ascending: bool | Sequence[bool] = True,
     nulls_first: bool | Sequence[bool] | None = None,
-    key_type: Any = None,
+    key_type: object = None,
     seed: int = 0,
     samples_per_channel: int = 100,
 ) -> RangePartitioner:
@@ -205,7 +205,7 @@ def sample_size(partitioner: RangePartitioner, channel_count: int, producer_coun
 
 
 def sample_keys(
-    source: Any, partitioner: RangePartitioner, type: Any, *, size: int = MAX_SAMPLE, producer_index: int = 0
+    source: object, partitioner: RangePartitioner, type: object, *, size: int = MAX_SAMPLE, producer_index: int = 0
 ) -> KeySample:
     """Return the keys of some records of one producer, in one pass and with memory for these only.
 
@@ -234,7 +234,7 @@ def sample_keys(
     return _sample_batches(batches, partitioner, type, reservoir)
 
 
-def _sample_batches(batches: Any, partitioner: RangePartitioner, type: Any, reservoir: _Reservoir) -> KeySample:
+def _sample_batches(batches: Any, partitioner: RangePartitioner, type: object, reservoir: _Reservoir) -> KeySample:
     known = record_type(type)
     ranges = BatchRanges(RangeSelector(partitioner.range_fields(known), 1, ()))
     for batch in batches:
@@ -271,7 +271,7 @@ class _Reservoir:
         self.next += 1 + int(min(math.log(1.0 - self._chance.random()) / math.log1p(-share), 2.0**62))
 
 
-def range_bounds(samples: Iterable[Any], partitioner: RangePartitioner, channel_count: int) -> tuple[bytes, ...]:
+def range_bounds(samples: Iterable[object], partitioner: RangePartitioner, channel_count: int) -> tuple[bytes, ...]:
     """Return the bounds between channels: fewer than there are channels, each above the one before.
 
     Parameters
@@ -301,14 +301,14 @@ def range_bounds(samples: Iterable[Any], partitioner: RangePartitioner, channel_
     return tuple(bounds)
 
 
-def _weighed(samples: Iterable[Any], partitioner: RangePartitioner) -> Iterator[tuple[bytes, float]]:
+def _weighed(samples: Iterable[object], partitioner: RangePartitioner) -> Iterator[tuple[bytes, float]]:
     for each in samples:
         sample = each if isinstance(each, KeySample) else sample_keys(each, partitioner, _schema_of(each))
         for key in sample.keys:
             yield key, sample.count / len(sample.keys)
 
 
-def _schema_of(batch: Any) -> Any:
+def _schema_of(batch: object) -> object:
     """The pyarrow schema of a batch of any kind."""
     import pyarrow as pa
 

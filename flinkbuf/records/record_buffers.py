@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
 
 def write_buffers(
-    records: Iterable[Any],
-    type: Any,
+    records: Iterable[object],
+    type: object,
     num_channels: int,
-    partitioner: Any = "rebalance",
+    partitioner: object = "rebalance",
     *,
     config: NetworkConfig | None = None,
     subtask_index: int = 0,
@@ -88,7 +88,7 @@ def write_buffers(
     size, segments = config.segment_size, config.sort_shuffle_min_buffers
     sorts = sorts_by_channel(num_channels, config)
 
-    def open_writer(items: Iterable[Any]) -> RecordBufferWriter:
+    def open_writer(items: Iterable[object]) -> RecordBufferWriter:
         batches, rest = split_batches(items)
         if batches is not None:
             if sorts:
@@ -132,7 +132,7 @@ class _LaterWriter(Iterator[tuple[int, bytes]]):
         return 0 if self._writer is None else self._writer.record_count
 
     @property
-    def record_counts(self) -> Any:
+    def record_counts(self) -> object:
         """Of batches: rows written so far to each channel."""
         return getattr(self._writer, "record_counts", [])  # nobody has given a batch: nothing was written
 
@@ -142,7 +142,7 @@ class _LaterWriter(Iterator[tuple[int, bytes]]):
         return self._writer is not None and self._writer.has_record_in_hand
 
 
-def read_buffers(buffers: Iterable[Any], type: Any) -> Iterator[Any]:
+def read_buffers(buffers: Iterable[object], type: object) -> Iterator[Any]:
     """Decode the records of one channel.
 
     Parameters

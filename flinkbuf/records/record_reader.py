@@ -64,12 +64,12 @@ class RecordReader(_RecordReader):
     """
 
     type: TypeInformation
-    _described_as: Any  # the type as it was given: of a pyarrow schema, batches have that schema
+    _described_as: object  # the type as it was given: of a pyarrow schema, batches have that schema
 
     def __new__(
         cls,
         gate: InputGate | UnionInputGate,
-        type: Any,
+        type: object,
         *,
         events: bool | EventRegistry = False,
         spill_threshold: int = SPILL_THRESHOLD_BYTES,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from flinkbuf._core.flow.batch_writer import RowChunks, write_batch
 from flinkbuf._core.flow.record_writer import RecordWriter as _RecordWriter
@@ -98,8 +98,8 @@ class RecordWriter(_RecordWriter):
     def __new__(
         cls,
         partition: ResultPartition,
-        type: Any,
-        partitioner: Any = "rebalance",
+        type: object,
+        partitioner: object = "rebalance",
         buffer_timeout_ms: int = 100,
         *,
         subtask_index: int = 0,
@@ -118,7 +118,7 @@ class RecordWriter(_RecordWriter):
         self._chunks = None
         return self
 
-    def emit_batch(self, values: Any, channels: Any = None) -> int:
+    def emit_batch(self, values: object, channels: object = None) -> int:
         """Write a batch of columns, each row as a record, or a column of numbers, each value; all of it in C.
 
         Parameters
@@ -181,7 +181,7 @@ class RecordWriter(_RecordWriter):
             channels = self._checked_channels(channels, len(column))
         return super().emit_column(column, channels)
 
-    def _emit_columns(self, source: Any, channels: Any) -> int:
+    def _emit_columns(self, source: object, channels: object) -> int:
         if self._chunks is None:
             self._chunks = RowChunks(self.type.codec, self._selector)
         written = 0
@@ -193,7 +193,7 @@ class RecordWriter(_RecordWriter):
             written += write_batch(self, self._chunks, batch, targets)
         return written
 
-    def _checked_channels(self, channels: Any, count: int) -> np.ndarray:
+    def _checked_channels(self, channels: object, count: int) -> np.ndarray:
         """Return a copy that nobody else can change while it is used, of numbers that are channels."""
         import numpy as np
 
@@ -228,7 +228,7 @@ class RecordWriter(_RecordWriter):
     def __enter__(self) -> RecordWriter:
         return self
 
-    def __exit__(self, exc_type: Any, exc: BaseException | None, traceback: Any) -> None:
+    def __exit__(self, exc_type: object, exc: BaseException | None, traceback: object) -> None:
         if exc is None:
             self.close()
             return

@@ -11,6 +11,7 @@ import cloudpickle
 from flinkbuf._core.operators.stream_operator import MAX_WATERMARK, NO_TIMESTAMP, Output, StreamOperator
 from flinkbuf.metrics import MetricGroup
 from flinkbuf.runtime.graph.transformation import OperatorTransformation
+from flinkbuf.streaming.chain.batch import BatchKeyedStateBackend
 from flinkbuf.streaming.chain.operator_config import ExecutionSettings, OperatorConfig, SortKey, TaskInfo
 from flinkbuf.streaming.chain.operator_setup import make_context
 from flinkbuf.streaming.state.snapshot import OperatorSnapshot, redistribute
@@ -228,7 +229,9 @@ class OperatorHarness:
         current: bytes | None = None
         for key, timestamp, index, value in self._batch.take():  # type: ignore[union-attr]
             if current is not None and key != current:
-                self.context.keyed_state.end_key()
+                keyed_state = self.context.keyed_state
+                assert isinstance(keyed_state, BatchKeyedStateBackend)
+                keyed_state.end_key()
             current = key
             self.operator.inputs[index].process_element(value, timestamp)
         for input in self._ended:

@@ -226,6 +226,13 @@ cdef class ReaderOutput:
         """Watermarks from here count again."""
         self.output.emit_watermark_status(False)
 
+    def create_output_for_split(self, split_id):
+        """Return the output of one split: this one, where no watermarks are made."""
+        return self
+
+    def release_output_for_split(self, split_id):
+        """Release the output of a split that has ended, if it has one of its own."""
+
 
 cdef class WatermarkingOutput(ReaderOutput):
     """Gives records timestamps and lets a generator see them; the generator's watermarks go to `watermark_output`.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from flinkbuf._core.operators.source_operator import ReaderOutput
 from flinkbuf.datastream.connectors.number_seq import NumberSequenceReader, NumberSequenceSplit, split_sequence
@@ -18,6 +18,9 @@ from flinkbuf.streaming.sources.source import (
 )
 from flinkbuf.streaming.sources.split_reader import QueueEnumerator
 from flinkbuf.types.type_information import TypeInformation
+
+if TYPE_CHECKING:
+    from flinkbuf.streaming.sources.source import SourceSplit
 
 __all__ = ["DataGeneratorSource", "RateLimit"]
 
@@ -70,7 +73,7 @@ class DataGeneratorSource(Source):
         splits = split_sequence(0, self.count - 1, context.parallelism) if self.count else []
         return QueueEnumerator(context, splits)
 
-    def restore_enumerator(self, context: EnumeratorContext, checkpoint: Sequence[object]) -> SplitEnumerator:
+    def restore_enumerator(self, context: EnumeratorContext, checkpoint: Sequence[SourceSplit]) -> SplitEnumerator:
         """The parts that nobody had."""
         return QueueEnumerator(context, checkpoint)
 

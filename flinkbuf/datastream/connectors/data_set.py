@@ -21,6 +21,8 @@ from flinkbuf.types.type_information import RowTypeInfo, TypeInformation
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from flinkbuf.streaming.sources.source import SourceSplit
+
 __all__ = ["DataSetSource"]
 
 _ROWS_OF_RECORDS = 1024  # rows that are decoded at once where records are made of them
@@ -79,7 +81,7 @@ class DataSetSource(Source):
         cut = cut_pieces(manifest.files, range(manifest.layout.subpartition_count))
         return QueueEnumerator(context, [DataSetSplit(str(number), pieces) for number, pieces in enumerate(cut, 1)])
 
-    def restore_enumerator(self, context: EnumeratorContext, checkpoint: Sequence[object]) -> SplitEnumerator:
+    def restore_enumerator(self, context: EnumeratorContext, checkpoint: Sequence[SourceSplit]) -> SplitEnumerator:
         """The splits that nobody had."""
         return QueueEnumerator(context, checkpoint)
 
@@ -107,7 +109,7 @@ class DataSetColumnSource(Source):
         """Cut the subpartitions into splits."""
         return self._source.create_enumerator(context)
 
-    def restore_enumerator(self, context: EnumeratorContext, checkpoint: Sequence[object]) -> SplitEnumerator:
+    def restore_enumerator(self, context: EnumeratorContext, checkpoint: Sequence[SourceSplit]) -> SplitEnumerator:
         """The splits that nobody had."""
         return self._source.restore_enumerator(context, checkpoint)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from flinkbuf.streaming.sources.source import (
     Boundedness,
@@ -16,6 +17,9 @@ from flinkbuf.streaming.sources.source import (
 from flinkbuf.streaming.sources.split_reader import QueueEnumerator, SplitReader
 from flinkbuf.types.type_information import TypeInformation
 from flinkbuf.types.types import Types
+
+if TYPE_CHECKING:
+    from flinkbuf.streaming.sources.source import SourceSplit
 
 __all__ = ["NumberSequenceSource"]
 
@@ -79,7 +83,7 @@ class NumberSequenceSource(Source):
         """One part for each subtask."""
         return QueueEnumerator(context, split_sequence(self.start, self.end, context.parallelism))
 
-    def restore_enumerator(self, context: EnumeratorContext, checkpoint: Sequence[object]) -> SplitEnumerator:
+    def restore_enumerator(self, context: EnumeratorContext, checkpoint: Sequence[SourceSplit]) -> SplitEnumerator:
         """The parts that nobody had."""
         return QueueEnumerator(context, checkpoint)
 

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from flinkbuf._core.operators.stream_operator import Output
     from flinkbuf.datastream.stream_execution_environment import StreamExecutionEnvironment
+    from flinkbuf.streaming.state.snapshot import OperatorSnapshot
 
 COUNTS_STATE = "counts"
 RECORDS, BATCHES = "records", "batches"
@@ -93,7 +94,7 @@ class SparkSourceOperator(CollectionSourceOperator):
         self._sums: dict[int, int] = {}  # by partition, of all records up to the one at hand
         self._expected: dict[int, int | None] = {}  # likewise, of those that were emitted before
 
-    def initialize_state(self, snapshot: object) -> None:
+    def initialize_state(self, snapshot: OperatorSnapshot | None) -> None:
         """Get how many records of each partition were emitted before, by whichever subtask."""
         IteratorSourceOperator.initialize_state(self, snapshot)
         self._counts = self.context.operator_state.get_union_list_state(ListStateDescriptor(COUNTS_STATE, None))
@@ -159,7 +160,7 @@ class SparkSourceOperator(CollectionSourceOperator):
         self._coordinator.reader_ended(self._subtask)
         super().close()
 
-    def snapshot_state(self, checkpoint_id: int) -> object:
+    def snapshot_state(self, checkpoint_id: int) -> OperatorSnapshot:
         """Keep how many records of each partition were emitted."""
         self._settle()
         not_passed = {partition: self._expected[partition] for partition, left in self._left.items() if left}

@@ -26,7 +26,7 @@ class Accumulator(ABC):
         """Take one more value into account."""
 
     @abstractmethod
-    def get_local_value(self) -> Any:
+    def get_local_value(self) -> object:
         """Return the result of this subtask so far."""
 
     @abstractmethod
@@ -38,7 +38,7 @@ class Accumulator(ABC):
         """Take what another one of the same kind has."""
 
     @abstractmethod
-    def state(self) -> Any:
+    def state(self) -> object:
         """Return what `restore` needs, as JSON can carry it."""
 
     @abstractmethod
@@ -54,7 +54,7 @@ class _Number(Accumulator):
     def __init__(self) -> None:
         self._value = self._start
 
-    def get_local_value(self) -> Any:
+    def get_local_value(self) -> object:
         """Return the number so far."""
         return self._value
 
@@ -62,7 +62,7 @@ class _Number(Accumulator):
         """Begin anew."""
         self._value = self._start
 
-    def state(self) -> Any:
+    def state(self) -> object:
         """Return the number."""
         return self._value
 
@@ -223,7 +223,7 @@ class AverageAccumulator(Accumulator):
         count, total = self._state
         self._state = (count + other._state[0], total + other._state[1])
 
-    def state(self) -> Any:
+    def state(self) -> object:
         """Return count and sum."""
         return list(self._state)
 
@@ -268,7 +268,7 @@ class Histogram(Accumulator):
         for number, count in other._counts.items():
             self._counts[number] = self._counts.get(number, 0) + count
 
-    def state(self) -> Any:
+    def state(self) -> object:
         """Return pairs of number and count: the keys of a JSON object are texts."""
         return [list(pair) for pair in self.get_local_value().items()]
 
@@ -294,7 +294,7 @@ class ListAccumulator(Accumulator):
     """
 
     def __init__(self) -> None:
-        self._values: list[Any] = []
+        self._values: list[object] = []
 
     def add(self, value: Any) -> None:
         """Keep one more value.
@@ -306,7 +306,7 @@ class ListAccumulator(Accumulator):
         """
         self._values.append(json.loads(json.dumps(value)))
 
-    def get_local_value(self) -> list[Any]:
+    def get_local_value(self) -> list[object]:
         """Return all values so far."""
         return list(self._values)
 
@@ -318,7 +318,7 @@ class ListAccumulator(Accumulator):
         """Append the values of another one."""
         self._values += other._values
 
-    def state(self) -> Any:
+    def state(self) -> object:
         """Return the values."""
         return list(self._values)
 
@@ -427,7 +427,7 @@ def merge_accumulators(parts: Iterable[Json]) -> Json:
     return {name: {"type": type(each).__name__, "value": each.state()} for name, each in merged.items()}
 
 
-def results_of(accumulators: Json) -> dict[str, Any]:
+def results_of(accumulators: Json) -> dict[str, object]:
     """Return the plain values of merged accumulators, by name.
 
     Examples

@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from flinkbuf._core.operators.aggregate_operator import FieldReduce, ReduceOperator
 from flinkbuf.streaming.chain.functions import Function, Lifecycles, ReduceFunction, SelectorCall, as_call
 from flinkbuf.streaming.state.state import ReducingStateDescriptor
+
+if TYPE_CHECKING:
+    from flinkbuf.types.type_information import TypeInformation
 
 __all__ = ["FieldReduce", "ReduceOperatorFactory", "field_reduce", "plain_reduce"]
 
@@ -32,7 +35,7 @@ def field_reduce(kind: str, position: int | str) -> FieldReduce:
     return FieldReduce(kind, position)
 
 
-def plain_reduce(function: Any) -> Any:
+def plain_reduce(function: Any) -> Callable[..., object]:
     """Return a reduction as a state takes it; a callable may have a method ``reduce`` of another meaning.
 
     Examples
@@ -62,9 +65,9 @@ class ReduceOperatorFactory:
 
     def __init__(
         self,
-        key_selector: Callable[[Any], Any],
-        reduce_function: Any,
-        type_info: Any = None,
+        key_selector: Callable[[object], object],
+        reduce_function: ReduceFunction | Callable[..., object],
+        type_info: TypeInformation | None = None,
         is_batch: bool = False,
     ):
         if not isinstance(reduce_function, ReduceFunction) and not callable(reduce_function):

@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flinkbuf._core.operators.stream_operator import NO_TIMESTAMP, StreamOperator
 from flinkbuf._core.value.own_value import copied, copied_if_it_can
@@ -25,6 +25,9 @@ from flinkbuf.streaming.state.state import ListStateDescriptor
 from flinkbuf.streaming.time.processing_time import TimerHandle
 from flinkbuf.types.types import object_type
 from flinkbuf.types.values import WatermarkStatus
+
+if TYPE_CHECKING:
+    from flinkbuf.streaming.state.snapshot import OperatorSnapshot
 
 _LOOK_MS = 50  # the event loop is looked at so often while there are calls
 _IN_FLIGHT = ListStateDescriptor("async-wait-operator-state", object_type())
@@ -51,7 +54,7 @@ class AsyncWaitOperatorFactory:
     timeout_ms: int
     capacity: int = 100
     is_ordered: bool = True
-    retry: Any = None
+    retry: object = None
 
     def __call__(self) -> AsyncWaitOperator:
         return AsyncWaitOperator(self)
@@ -82,7 +85,7 @@ class AsyncWaitOperator(StreamOperator):
         self._has_mail = False  # one is on its way that will emit all that can leave
         self._looking: TimerHandle | None = None  # the next look at the event loop
 
-    def initialize_state(self, snapshot: Any) -> None:
+    def initialize_state(self, snapshot: OperatorSnapshot | None) -> None:
         """Take the records that were in flight."""
         super().initialize_state(snapshot)
         self._restored = list(self._in_flight_state().get())
@@ -125,14 +128,14 @@ class AsyncWaitOperator(StreamOperator):
             elif isinstance(element, RecordElement):
                 self.process_element(element.value, NO_TIMESTAMP if element.timestamp is None else element.timestamp)
 
-    def process_element(self, value: Any, timestamp: int) -> None:
+    def process_element(self, value: object, timestamp: int) -> None:
         """Have the function called for a record, as soon as there is room."""
         calls = self._make_room()
         if not self.context.owns_records:
             value = self._own(value)
         calls.process_element(value, None if timestamp == NO_TIMESTAMP else timestamp)
 
-    def _own(self, value: Any) -> Any:
+    def _own(self, value: object) -> object:
         """Return a record that waits here, while the function that gave it may go on changing what it gave."""
         try:
             return copied(value)
@@ -254,7 +257,7 @@ class _Located:
     def __enter__(self) -> None:
         pass
 
-    def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         if isinstance(error, AsyncCallError):
             self._operator.note_failure(error.record)
             if isinstance(error.__cause__, Exception):

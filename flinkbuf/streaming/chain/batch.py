@@ -6,20 +6,17 @@ Flink: BatchExecutionKeyedStateBackend, BatchExecutionInternalTimeServiceManager
 
 from __future__ import annotations
 
-from typing import Any
-
 from flinkbuf._core.operators.stream_operator import MAX_WATERMARK
-from flinkbuf._core.operators.watermark_generator import NoWatermarksGenerator
 from flinkbuf._core.state.timer_service import BatchTimerService, InternalTimerService
 from flinkbuf.streaming.state.state_backend import KeyedStateBackend
 from flinkbuf.streaming.state.timers import TimerServices
-from flinkbuf.streaming.time.clock import Clock
+from flinkbuf.streaming.time.watermark_strategy import WatermarkStrategy
 
 
 class BatchTimerServices(TimerServices):
     """Timers of the key at hand: they fire when the key ends, or event time does."""
 
-    def _make_service(self, name: str, target: Any) -> InternalTimerService:
+    def _make_service(self, name: str, target: object) -> InternalTimerService:
         return BatchTimerService(name, self._keys, target, self._clock)
 
     def advance_watermark(self, timestamp: int) -> None:
@@ -43,29 +40,8 @@ class BatchKeyedStateBackend(KeyedStateBackend):
             state.forget_keys()
 
 
-class WithoutWatermarks:
-    """A watermark strategy that gives records their timestamps, and no more.
-
-    Parameters
-    ----------
-    strategy : WatermarkStrategy
-    """
-
-    alignment = None
-    idle_timeout_ms = None
-
-    def __init__(self, strategy: Any) -> None:
-        self._strategy = strategy
-
-    def create_timestamp_assigner(self) -> Any:
-        """Return that of the strategy."""
-        return self._strategy.create_timestamp_assigner()
-
-    def create_watermark_generator(self, clock: Clock) -> NoWatermarksGenerator:
-        """Return a generator that makes no watermarks."""
-        return NoWatermarksGenerator()
-
-
-def strategy_of(strategy: Any, is_batch: bool) -> Any:
-    """Return the part of a strategy that this kind of execution has; None stays None."""
-    return WithoutWatermarks(strategy) if is_batch and strategy is not None else strategy
+def without_watermarks(strategy: WatermarkStrategy) -> WatermarkStrategy:
+    """Return a strategy that gives records the same timestamps, and no more."""
+    assigner = strategy.create_timestamp_assigner()
+    bare = WatermarkStrategy.no_watermarks()
+    return bare if assigner is None else bare.with_timestamp_assigner(assigner.extract_timestamp)

@@ -48,7 +48,7 @@ class ByReference:
         self._number = next(_numbers)
         _holders[self._number] = self
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return _find, (os.getpid(), self._number, self.what)
 
 

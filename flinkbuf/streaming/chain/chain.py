@@ -8,7 +8,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from flinkbuf._core.operators.stream_operator import Output, StreamOperator
 from flinkbuf._core.task.operator_chain import BroadcastingOutput, ChainingOutput, EdgeOutput, OperatorCounters
@@ -19,9 +19,19 @@ from flinkbuf.records.record_writer import RecordWriter
 from flinkbuf.streaming.chain.accumulators import AccumulatorRegistry
 from flinkbuf.streaming.chain.error_location import NO_RECORD, keep_as_context, locate_error
 from flinkbuf.streaming.chain.mailbox import MailboxProcessor, OperatorMailboxExecutor
-from flinkbuf.streaming.chain.operator_config import ChainConfig, ChainedEdge, NetworkEdge, OperatorConfig, TaskInfo
+from flinkbuf.streaming.chain.operator_config import (
+    ChainConfig,
+    ChainedEdge,
+    HasLifecycle,
+    NetworkEdge,
+    OperatorConfig,
+    TaskInfo,
+)
 from flinkbuf.streaming.state.snapshot import OperatorSnapshot
 from flinkbuf.streaming.time.processing_time import OperatorTimerService, TaskTimerService
+
+if TYPE_CHECKING:
+    from flinkbuf.streaming.chain.operator_context import OperatorContext
 
 
 @dataclass
@@ -36,7 +46,7 @@ class ChainedOperator:
     edges: list[EdgeOutput]
     processing_time: OperatorTimerService
     mailbox: OperatorMailboxExecutor
-    context: Any
+    context: OperatorContext
     finished_inputs: set[int] = field(default_factory=set)
     is_closed: bool = False
 
@@ -48,12 +58,12 @@ class ContextMaker(Protocol):
         self,
         *,
         config: OperatorConfig,
-        processing_time: Any,
-        mailbox: Any,
+        processing_time: object,
+        mailbox: object,
         wake: Callable[[], None],
         accumulators: AccumulatorRegistry,
         owns_records: bool,
-    ) -> Any:
+    ) -> OperatorContext:
         """Return its `OperatorContext`."""
         ...
 
@@ -201,7 +211,7 @@ class OperatorChain:
 
     # ---- the start --------------------------------------------------------------------------------------
 
-    def initialize_state_and_open(self, snapshots: Mapping[str, Any] | None) -> None:
+    def initialize_state_and_open(self, snapshots: Mapping[str, OperatorSnapshot] | None) -> None:
         """Open each operator, tail first, so that one that emits in open() finds all behind it open.
 
         One of which the checkpoint has nothing, such as a source that had come to its end, is restored with nothing.
@@ -221,9 +231,9 @@ class OperatorChain:
                 self.locate(error, made.config, "open of its partitioner")
                 raise
 
-    def _call(self, made: ChainedOperator, method: str, *arguments: Any) -> Any:
+    def _call(self, made: ChainedOperator, method: str, *arguments: object) -> None:
         try:
-            return getattr(made.operator, method)(*arguments)
+            getattr(made.operator, method)(*arguments)
         except BaseException as error:
             self.locate(error, made.config, method)
             raise
@@ -283,10 +293,15 @@ class OperatorChain:
         for made in self.operators:
             self._call(made, "prepare_snapshot_pre_barrier", checkpoint_id)
 
-    def snapshot_state(self, checkpoint_id: int) -> Iterator[tuple[OperatorConfig, Any]]:
+    def snapshot_state(self, checkpoint_id: int) -> Iterator[tuple[OperatorConfig, OperatorSnapshot]]:
         """Take the state of each operator, tail first, when the iterator asks for it."""
         for made in reversed(self.operators):
-            yield made.config, self._call(made, "snapshot_state", checkpoint_id)
+            try:
+                state = made.operator.snapshot_state(checkpoint_id)
+            except BaseException as error:
+                self.locate(error, made.config, "snapshot_state")
+                raise
+            yield made.config, state
 
     def notify(self, method: str, checkpoint_id: int) -> None:
         """Tail first, each operator also if another fails; the first error is raised then."""
@@ -328,7 +343,7 @@ class OperatorChain:
         """Note on an error that it is about the state of this operator, whatever operator runs at the moment."""
         self._note(error, config, NO_RECORD)
 
-    def _note(self, error: BaseException, config: OperatorConfig, record: Any, method: str | None = None) -> None:
+    def _note(self, error: BaseException, config: OperatorConfig, record: object, method: str | None = None) -> None:
         self._located = error
         locate_error(error, self.info, config, record, method)
 
@@ -342,5 +357,5 @@ def _is_last_way(config: OperatorConfig, edge: ChainedEdge) -> bool:
     return len(tags) == 1 and edge is config.chained_edges[-1]
 
 
-def _functions_of(config: OperatorConfig) -> Iterator[Any]:
+def _functions_of(config: OperatorConfig) -> Iterator[HasLifecycle]:
     return (function for edge in config.network_edges for function in edge.functions)

@@ -5,11 +5,15 @@ Flink: CheckpointedFunction, CheckpointListener, FunctionInitializationContext, 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 from flinkbuf.streaming.chain.functions import Function
 from flinkbuf.streaming.state.operator_state import OperatorStateBackend
+
+if TYPE_CHECKING:
+    from flinkbuf.streaming.state.snapshot import OperatorSnapshot
 
 
 @dataclass(frozen=True)
@@ -89,13 +93,13 @@ class FunctionCheckpoints:
     function : object
     """
 
-    def __init__(self, function: Any) -> None:
+    def __init__(self, function: object) -> None:
         self._initialize = _method(function, "initialize_state")
         self._snapshot = _method(function, "snapshot_state")
         self._complete = _method(function, "notify_checkpoint_complete")
         self._aborted = _method(function, "notify_checkpoint_aborted")
 
-    def initialize_state(self, store: OperatorStateBackend, snapshot: Any) -> None:
+    def initialize_state(self, store: OperatorStateBackend, snapshot: OperatorSnapshot | None) -> None:
         """Let the function get its state."""
         if self._initialize is not None:
             self._initialize(FunctionInitializationContext(store, snapshot is not None))
@@ -116,6 +120,6 @@ class FunctionCheckpoints:
             self._aborted(checkpoint_id)
 
 
-def _method(function: Any, name: str) -> Any:
+def _method(function: object, name: str) -> Callable[..., object] | None:
     method = getattr(function, name, None)
     return method if callable(method) else None

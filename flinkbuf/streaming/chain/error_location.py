@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import reprlib
-from typing import Any
 
 from flinkbuf.streaming.chain.operator_config import OperatorConfig, TaskInfo
 
@@ -27,7 +26,7 @@ class _Bounded(reprlib.Repr):
 _bounded = _Bounded()
 
 
-def bounded_repr(value: Any) -> str:
+def bounded_repr(value: object) -> str:
     """Return ``repr(value)``, or as much of it as fits; never raises.
 
     Examples
@@ -43,7 +42,7 @@ def bounded_repr(value: Any) -> str:
 
 
 def locate_error(
-    error: BaseException, info: TaskInfo, config: OperatorConfig, record: Any = NO_RECORD, method: str | None = None
+    error: BaseException, info: TaskInfo, config: OperatorConfig, record: object = NO_RECORD, method: str | None = None
 ) -> None:
     """Set what is known of the place as attributes, and say it in a note where Python has notes.
 

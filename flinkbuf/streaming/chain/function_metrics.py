@@ -70,7 +70,7 @@ class FunctionMetricGroup:
 
     def __init__(self, group: metrics.MetricGroup) -> None:
         self.group = group
-        self._known: dict[str, Any] = {}
+        self._known: dict[str, object] = {}
 
     def add_group(self, name: str, extra: str | None = None) -> FunctionMetricGroup:
         """Return the group `name` in this one; with both, the group whose metrics are labelled ``{name: extra}``."""
@@ -85,7 +85,7 @@ class FunctionMetricGroup:
         """Return a counter."""
         return self._once(name, FunctionCounter, lambda: FunctionCounter(self.group.register(name, metrics.Counter())))
 
-    def gauge(self, name: str, obj: Callable[[], Any]) -> None:
+    def gauge(self, name: str, obj: Callable[[], object]) -> None:
         """Register `obj`, which is called at each look."""
         if not callable(obj):
             raise TypeError(f"the gauge {name!r} takes a callable without arguments, got {obj!r}")

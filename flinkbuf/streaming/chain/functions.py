@@ -11,6 +11,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
+if TYPE_CHECKING:
+    from flinkbuf.streaming.chain.runtime_context import RuntimeContext
+
 
 class Function(ABC):  # noqa: B024  # PyFlink's is one, too: those that derive from it have abstract methods
     """What every function of a user is: opened once in each subtask before its first record, closed after its last.
@@ -19,7 +22,7 @@ class Function(ABC):  # noqa: B024  # PyFlink's is one, too: those that derive f
     neither seen by the others nor kept over a restart: that is what state is for. Flink: RichFunction.
     """
 
-    def open(self, runtime_context: Any) -> None:  # noqa: B027
+    def open(self, runtime_context: RuntimeContext) -> None:  # noqa: B027
         """Get ready; the context tells which subtask this is and gives state.
 
         Examples
@@ -70,10 +73,10 @@ class MapFunction(Function):
 
     if TYPE_CHECKING:  # so that a lambda and an object of this class need one overload, which checkers infer types by
 
-        def __call__(self, value: Any) -> Any: ...
+        def __call__(self, value: Any) -> object: ...
 
     @abstractmethod
-    def map(self, value: Any) -> Any:
+    def map(self, value: Any) -> object:
         """Return the result; None is one too."""
 
 
@@ -88,7 +91,7 @@ class MapBatchFunction(Function):
     """
 
     @abstractmethod
-    def map_batch(self, batch: Any) -> Any:
+    def map_batch(self, batch: Any) -> object:
         """Return a batch, or an iterable of batches, or None: nothing comes of this one."""
 
 
@@ -106,10 +109,10 @@ class FlatMapFunction(Function):
 
     if TYPE_CHECKING:
 
-        def __call__(self, value: Any) -> Iterable[Any]: ...
+        def __call__(self, value: Any) -> Iterable[object]: ...
 
     @abstractmethod
-    def flat_map(self, value: Any) -> Iterable[Any]:
+    def flat_map(self, value: Any) -> Iterable[object]:
         """Yield the results, or return something that has them; None is no such thing."""
 
 
@@ -143,7 +146,7 @@ class ReduceFunction(Function):
     """
 
     @abstractmethod
-    def reduce(self, value1: Any, value2: Any) -> Any:
+    def reduce(self, value1: Any, value2: Any) -> object:
         """Return both in one; `value1` came first."""
 
 
@@ -179,7 +182,7 @@ class AggregateFunction(Function):
         """Return what the accumulator says; it may be asked again after further values."""
 
     @abstractmethod
-    def merge(self, acc_a: Any, acc_b: Any) -> Any:
+    def merge(self, acc_a: Any, acc_b: Any) -> object:
         """Return one accumulator of the values of both; either may be used again for it."""
 
 
@@ -198,11 +201,11 @@ class CoMapFunction(Function):
     """
 
     @abstractmethod
-    def map1(self, value: Any) -> Any:
+    def map1(self, value: Any) -> object:
         """Return the result for a record of the first stream; None: there is none."""
 
     @abstractmethod
-    def map2(self, value: Any) -> Any:
+    def map2(self, value: Any) -> object:
         """Return the result for a record of the second stream; None: there is none."""
 
 
@@ -221,11 +224,11 @@ class CoFlatMapFunction(Function):
     """
 
     @abstractmethod
-    def flat_map1(self, value: Any) -> Iterable[Any] | None:
+    def flat_map1(self, value: Any) -> Iterable[object] | None:
         """Yield or return the results for a record of the first stream; None: there are none."""
 
     @abstractmethod
-    def flat_map2(self, value: Any) -> Iterable[Any] | None:
+    def flat_map2(self, value: Any) -> Iterable[object] | None:
         """Yield or return the results for a record of the second stream; None: there are none."""
 
 
@@ -277,7 +280,7 @@ class CoGroupFunction(Function):
     """
 
     @abstractmethod
-    def co_group(self, first: list[Any], second: list[Any]) -> Iterable[Any] | None:
+    def co_group(self, first: list[Any], second: list[Any]) -> Iterable[object] | None:
         """Yield or return the results for all records of both streams; one of the lists may be empty."""
 
 
@@ -295,10 +298,10 @@ class KeySelector(Function):
 
     if TYPE_CHECKING:
 
-        def __call__(self, value: Any) -> Any: ...
+        def __call__(self, value: Any) -> object: ...
 
     @abstractmethod
-    def get_key(self, value: Any) -> Any:
+    def get_key(self, value: Any) -> object:
         """Return the key."""
 
 
@@ -350,7 +353,7 @@ class SourceFunction(Function):
     [3, 2, 1]
     """
 
-    def __init__(self, source_func: Any = None) -> None:
+    def __init__(self, source_func: Iterable[object] | Callable[[], Iterable[object]] | None = None) -> None:
         self.source_func = source_func
         self._is_running = True
 
@@ -423,7 +426,7 @@ class Lifecycles:
     def __init__(self, *members: Any) -> None:
         self.members = members
 
-    def open(self, runtime_context: Any) -> None:
+    def open(self, runtime_context: RuntimeContext) -> None:
         """Open each."""
         for member in self.members:
             member.open(runtime_context)
@@ -440,11 +443,11 @@ class Lifecycles:
             raise first
 
 
-def as_call(function: Any, kind: type[Function], method: str) -> Callable[..., Any]:
+def as_call(function: Any, kind: type[Function], method: str) -> Callable[..., object]:
     """Return what an operator calls: `method` of an instance of `kind`, or the callable itself."""
     if not isinstance(function, kind):
         return function
-    bound: Callable[..., Any] = getattr(function, method)
+    bound: Callable[..., object] = getattr(function, method)
     return bound
 
 
@@ -471,17 +474,18 @@ class SelectorCall:
             self.is_open = False
             self.function.close()
 
-    def __call__(self, *arguments: Any) -> Any:
+    def __call__(self, *arguments: object) -> object:
         """Call the user's method."""
         if not self.is_open:
             self.open(None)
         return self.method(*arguments)
 
 
-def has_lifecycle(function: Any) -> bool:
+def has_lifecycle(function: object) -> bool:
     """Tell whether the class of a `Function` has an open or close of its own."""
-    kind = type(function)
-    return isinstance(function, Function) and (kind.open is not Function.open or kind.close is not Function.close)
+    if not isinstance(function, Function):
+        return False
+    return type(function).open is not Function.open or type(function).close is not Function.close
 
 
 def as_selector(function: Any, kind: type[Function] = KeySelector, method: str = "get_key") -> Callable[..., Any]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Protocol
 
 from flinkbuf._core.task.task_mailbox import MAX_PRIORITY, MIN_PRIORITY, Mail, MailboxClosedError, TaskMailbox
 from flinkbuf.streaming.chain.metrics import BUSY, TaskTimes
@@ -184,7 +184,7 @@ class MailboxProcessor:
 
     # ---- the loop, from any thread ----------------------------------------------------------------------
 
-    def steer(self, action: Callable[[], Any], description: str) -> None:
+    def steer(self, action: Callable[[], object], description: str) -> None:
         """Add a mail before all others; nothing happens if the mailbox takes none any more."""
         with contextlib.suppress(MailboxClosedError):
             self.mailbox.put_first(Mail(action, MAX_PRIORITY, description))
@@ -239,11 +239,11 @@ class OperatorMailboxExecutor:
         self._priority = mail_priority
         self._locate = locate
 
-    def submit(self, mail: Callable[[], Any], description: str = "") -> None:
+    def submit(self, mail: Callable[[], object], description: str = "") -> None:
         """Call ``mail()`` on the task's thread; from any thread. MailboxClosedError after the task's end."""
         self._processor.mailbox.put(Mail(self._located(mail), self._priority, description))
 
-    def _located(self, mail: Callable[[], Any]) -> Callable[[], Any]:
+    def _located(self, mail: Callable[[], object]) -> Callable[[], object]:
         locate = self._locate
         if locate is None:
             return mail

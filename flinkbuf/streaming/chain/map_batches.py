@@ -49,8 +49,8 @@ class MapBatchesOperatorFactory:
     """
 
     function: Any
-    input_type: Any
-    output_type: Any = None
+    input_type: object
+    output_type: object = None
     max_rows: int = MAX_ROWS
     max_bytes: int = MAX_BYTES
     max_delay_ms: int = MAX_DELAY_MS
@@ -113,7 +113,7 @@ class BatchCall:
         self._codec = codec
         self._timestamps = timestamps
         self._column = timestamp_column
-        self._codecs: dict[Any, TypeCodec] = {}  # by schema
+        self._codecs: dict[object, TypeCodec] = {}  # by schema
 
     def __call__(
         self, batch: pyarrow.RecordBatch, timestamps: np.ndarray | None
@@ -127,7 +127,7 @@ class BatchCall:
             return self._with_latest(given, timestamps)
         return self._with_kept(given, timestamps)
 
-    def _given(self, results: Any) -> Iterator[tuple[ArrowBatch, TypeCodec]]:
+    def _given(self, results: object) -> Iterator[tuple[ArrowBatch, TypeCodec]]:
         """Yield the batches in the function's result, with the codec of their rows."""
         for result in each_batch(results):
             if self._codec is not None:
@@ -191,7 +191,7 @@ class BatchCall:
         return codec
 
 
-def each_batch(results: Any) -> Iterable[Any]:
+def each_batch(results: object) -> Iterable[object]:
     """Yield the batches of an iterable that the function gave."""
     if results is None:
         return ()
@@ -202,25 +202,25 @@ def each_batch(results: Any) -> Iterable[Any]:
     raise _no_batch(results)
 
 
-def _checked(results: Iterable[Any]) -> Iterator[Any]:
+def _checked(results: Iterable[object]) -> Iterator[object]:
     for result in results:
         if not is_result(result):
             raise _no_batch(result)
         yield result
 
 
-def is_result(value: Any) -> bool:
+def is_result(value: object) -> bool:
     """Return whether a value is a batch that a function may give: also a dict of columns of any library."""
     if isinstance(value, dict):
         return bool(value) and all(map(_is_column, value.values()))
     return is_batch(value)
 
 
-def _is_column(value: Any) -> bool:
+def _is_column(value: object) -> bool:
     return hasattr(value, "__arrow_c_array__") or hasattr(value, "__arrow_c_stream__") or is_batch({"": value})
 
 
-def _no_batch(result: Any) -> TypeError:
+def _no_batch(result: object) -> TypeError:
     return TypeError(
         "the function of map_batches() gives a batch, an iterable of batches or None; a batch is a pyarrow RecordBatch "
         "or Table, a DataFrame of polars or pandas, a dict of arrays, or a structured array of numpy; got "
@@ -228,7 +228,7 @@ def _no_batch(result: Any) -> TypeError:
     )
 
 
-def _lost_timestamps(count: int, given: Any) -> ValueError:
+def _lost_timestamps(count: int, given: object) -> ValueError:
     return ValueError(
         f"the function of map_batches() was given {count} rows with timestamps and gave {given}, so it is not known "
         "which row has which timestamp: say timestamp_column='...' to have them as a column, which the rows keep, or "
@@ -284,7 +284,7 @@ def array_of_chunks(column: pyarrow.ChunkedArray) -> pyarrow.Array:
     return pa.concat_arrays(whole.chunks) if isinstance(whole, pa.ChunkedArray) else whole
 
 
-def is_polars(value: Any) -> bool:
+def is_polars(value: object) -> bool:
     """Return whether a value is of polars, which is not imported for that."""
     return type(value).__module__.partition(".")[0] == "polars"
 

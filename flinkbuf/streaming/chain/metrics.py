@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 BUSY, IDLE, BACK_PRESSURED = 0, 1, 2
 NS_PER_MS = 1_000_000
@@ -100,4 +99,4 @@ class TaskMetrics:
     hard_back_pressured_ms: int = 0
     alignment_ms: int = 0
     start_delay_ms: int = 0
-    operators: tuple[dict[str, Any], ...] = ()
+    operators: tuple[dict[str, object], ...] = ()

@@ -7,11 +7,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from flinkbuf._core.operators.stream_operator import StreamOperator
     from flinkbuf.types.type_information import TypeInformation
+
+
+class HasLifecycle(Protocol):
+    """What a task opens before it is called, and closes after its last call."""
+
+    def open(self, runtime_context: Any) -> None:
+        """Get ready."""
+        ...
+
+    def close(self) -> None:
+        """Free what was opened."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -29,10 +41,10 @@ class NetworkEdge:
 
     partition_index: int  # among the task's partitions
     type: TypeInformation  # of a value; None is never given: undeclared types have one of their own
-    partitioner: Any  # what flinkbuf.RecordWriter takes: a name, by_key(...), or a callable
+    partitioner: object  # what flinkbuf.RecordWriter takes: a name, by_key(...), or a callable
     output_tag: str | None = None
     buffer_timeout_ms: int = 100  # 0: each record at once; -1: only full buffers
-    functions: tuple[Any, ...] = ()  # of the partitioner, with open(runtime_context) and close(): the task calls them
+    functions: tuple[HasLifecycle, ...] = ()  # of the partitioner: the task opens and closes them
 
 
 @dataclass(frozen=True)
@@ -54,7 +66,7 @@ class OperatorConfig:
 class SortKey:
     """By what an input is sorted in batch execution."""
 
-    selector: Callable[[Any], Any] | None = None  # None: all records have one key
+    selector: Callable[[object], object] | None = None  # None: all records have one key
     type: TypeInformation | None = None  # of the keys; None: not declared
 
 
@@ -98,7 +110,7 @@ class ExecutionSettings:
     checkpoint_memory_threshold: int = 20_480  # bytes; smaller state goes to the job master itself
     checkpoint_compression: bool = False
     state_backend: str = "hashmap"  # or "rocksdb"
-    state_backend_options: Mapping[str, Any] = field(default_factory=dict)
+    state_backend_options: Mapping[str, object] = field(default_factory=dict)
     job_parameters: Mapping[str, str] = field(default_factory=dict, repr=False)  # passwords may be among them
     cached_files: Mapping[str, str] = field(default_factory=dict)  # where each lies on the machine of the task
 

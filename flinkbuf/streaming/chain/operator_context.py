@@ -6,21 +6,26 @@ Flink: StreamOperatorParameters, StreamTaskStateInitializer.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Protocol
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
 
 from flinkbuf.streaming.chain.operator_config import ExecutionSettings, TaskInfo
+from flinkbuf.streaming.state.operator_state import OperatorStateBackend
 from flinkbuf.streaming.state.snapshot import OperatorSnapshot
 from flinkbuf.streaming.time.clock import Clock
 from flinkbuf.streaming.time.latency_stats import LatencyStats
 from flinkbuf.streaming.time.processing_time import ProcessingTimeService
 from flinkbuf.types.values import LatencyMarker
 
+if TYPE_CHECKING:
+    from flinkbuf.metrics import MetricGroup
+    from flinkbuf.streaming.state.state_backend import KeyedStateBackend
+
 
 class MailboxExecutor(Protocol):
     """Lets other threads have something done on the task's thread. Flink: MailboxExecutor."""
 
-    def submit(self, mail: Any, description: str = "") -> None:
+    def submit(self, mail: Callable[[], object], description: str = "") -> None:
         """Call ``mail()`` on the task's thread; from any thread."""
         ...
 
@@ -36,7 +41,7 @@ class MailboxExecutor(Protocol):
 class OperatorEventHandler(Protocol):
     """A source operator, as the receiver of its coordinator's events. Flink: OperatorEventHandler."""
 
-    def handle_event(self, event: Any) -> None:
+    def handle_event(self, event: object) -> None:
         """Take an event; on the task's thread."""
         ...
 
@@ -48,7 +53,7 @@ class OperatorEventGateway(Protocol):
         """Tell the coordinator that the operator's reader runs: events for the reader may come now."""
         ...
 
-    def handle_event(self, subtask_index: int, event: Any) -> None:
+    def handle_event(self, subtask_index: int, event: object) -> None:
         """Send an event of the operator to the coordinator."""
         ...
 
@@ -83,12 +88,12 @@ class OperatorContext:
     clock: Clock
     processing_time: ProcessingTimeService
     mailbox: MailboxExecutor
-    key_context: Any = None  # flinkbuf._core.state.key_context.KeyContext; None: not keyed
-    keyed_state: Any = None  # KeyedStateBackend; None: not keyed
-    operator_state: Any = None  # OperatorStateBackend
-    timers: Any = None  # TimerServices of the operator
-    metrics: Any = None  # the operator's MetricGroup
-    runtime_context: Any = None  # the user's view: RuntimeContext
+    key_context: object = None  # flinkbuf._core.state.key_context.KeyContext; None: not keyed
+    keyed_state: KeyedStateBackend | None = None  # None: not keyed
+    operator_state: OperatorStateBackend = field(default_factory=OperatorStateBackend)
+    timers: object = None  # TimerServices of the operator
+    metrics: MetricGroup | None = None  # the operator's MetricGroup
+    runtime_context: Any = None  # the user's view, a `RuntimeContext`; its maker gives one
     wake: Callable[[], None] = lambda: None  # has the task look for input again; from any thread
     coordinator: OperatorEventGateway | None = None  # of a source
     memory: ManagedMemory | None = None  # of the task's slot, if it has one
@@ -102,7 +107,7 @@ class OperatorContext:
             self.latency = LatencyStats(self.settings.latency_granularity, self.settings.latency_history_size)
         self.latency.note(marker, self.clock.now_ms())
 
-    def initialize_state(self, snapshot: Any) -> None:
+    def initialize_state(self, snapshot: OperatorSnapshot | None) -> None:
         """Begin with what an `OperatorSnapshot` holds; None: with nothing."""
         if snapshot is not None:
             self.operator_state.restore(snapshot)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from flinkbuf._core.operators.function_results import SideOutput
 from flinkbuf.types.type_information import TypeInformation
 from flinkbuf.types.types import Types
@@ -37,7 +35,7 @@ class OutputTag(SideOutput):
         super().__init__(tag_id)
         self.type_info: TypeInformation = type_info
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return OutputTag, (self.tag_id, self.type_info)
 
     def __repr__(self) -> str:

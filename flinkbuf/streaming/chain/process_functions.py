@@ -70,7 +70,7 @@ class ProcessFunction(Function):
         """What goes with a record."""
 
     @abstractmethod
-    def process_element(self, value: Any, ctx: ProcessFunction.Context) -> Iterable[Any] | None:
+    def process_element(self, value: Any, ctx: ProcessFunction.Context) -> Iterable[object] | None:
         """Yield or return the results for a record."""
 
 
@@ -100,10 +100,10 @@ class KeyedProcessFunction(Function):
         """What goes with a timer."""
 
     @abstractmethod
-    def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Iterable[Any] | None:
+    def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Iterable[object] | None:
         """Yield or return the results for a record."""
 
-    def on_timer(self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext) -> Iterable[Any] | None:
+    def on_timer(self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext) -> Iterable[object] | None:
         """Yield or return the results for a timer of the current key."""
 
 
@@ -125,11 +125,11 @@ class CoProcessFunction(Function):
         """What goes with a record."""
 
     @abstractmethod
-    def process_element1(self, value: Any, ctx: CoProcessFunction.Context) -> Iterable[Any] | None:
+    def process_element1(self, value: Any, ctx: CoProcessFunction.Context) -> Iterable[object] | None:
         """Yield or return the results for a record of the first stream."""
 
     @abstractmethod
-    def process_element2(self, value: Any, ctx: CoProcessFunction.Context) -> Iterable[Any] | None:
+    def process_element2(self, value: Any, ctx: CoProcessFunction.Context) -> Iterable[object] | None:
         """Yield or return the results for a record of the second stream."""
 
 
@@ -174,14 +174,14 @@ class KeyedCoProcessFunction(Function):
         """What goes with a timer."""
 
     @abstractmethod
-    def process_element1(self, value: Any, ctx: KeyedCoProcessFunction.Context) -> Iterable[Any] | None:
+    def process_element1(self, value: Any, ctx: KeyedCoProcessFunction.Context) -> Iterable[object] | None:
         """Yield or return the results for a record of the first stream."""
 
     @abstractmethod
-    def process_element2(self, value: Any, ctx: KeyedCoProcessFunction.Context) -> Iterable[Any] | None:
+    def process_element2(self, value: Any, ctx: KeyedCoProcessFunction.Context) -> Iterable[object] | None:
         """Yield or return the results for a record of the second stream."""
 
-    def on_timer(self, timestamp: int, ctx: KeyedCoProcessFunction.OnTimerContext) -> Iterable[Any] | None:
+    def on_timer(self, timestamp: int, ctx: KeyedCoProcessFunction.OnTimerContext) -> Iterable[object] | None:
         """Yield or return the results for a timer of the current key."""
 
 
@@ -213,7 +213,7 @@ class ProcessJoinFunction(Function):
             """Return the event time of the results: that of the later of the two records."""
 
     @abstractmethod
-    def process_element(self, left: Any, right: Any, ctx: ProcessJoinFunction.Context) -> Iterable[Any] | None:
+    def process_element(self, left: Any, right: Any, ctx: ProcessJoinFunction.Context) -> Iterable[object] | None:
         """Yield or return the results for a pair; ``yield tag, value`` goes to a side output."""
 
 

@@ -6,8 +6,10 @@ Flink: CheckpointedInputGate, InputProcessorUtil.createCheckpointBarrierHandler.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Protocol
+from typing import Protocol
 
+from flinkbuf._core.gate.input_gate import InputGate
+from flinkbuf._core.gate.union_input_gate import UnionInputGate
 from flinkbuf.log import logger
 from flinkbuf.network.events import CancelCheckpointMarker, CheckpointBarrier, EventAnnouncement
 from flinkbuf.streaming.chain.operator_config import ExecutionSettings
@@ -26,13 +28,14 @@ from flinkbuf.streaming.checkpoint.barrier_tracker import CheckpointBarrierTrack
 from flinkbuf.streaming.time.processing_time import TaskTimerService, Timer
 
 SLOW_ALIGNMENT_MS = 10_000
+Gate = InputGate | UnionInputGate
 CheckpointBarrierHandler = SingleCheckpointBarrierHandler | CheckpointBarrierTracker
 
 
 class CheckpointTaking(Protocol):
     """The actions of a barrier handler: `SubtaskCheckpoints`, with what its task adds."""
 
-    def take(self, action: TakeCheckpoint, bytes_processed: int) -> Any:
+    def take(self, action: TakeCheckpoint, bytes_processed: int) -> object:
         """Take a checkpoint."""
 
     def give_up(self, checkpoint_id: int, reason: str) -> None:
@@ -82,13 +85,13 @@ class CheckpointedInputs:
         self._taking = taking
         self._task_name = task_name
         self._first_channel: dict[int, int] = {}  # of each gate, by its id
-        self._places: list[tuple[Any, int]] = []  # gate and channel by the channel's number here
+        self._places: list[tuple[Gate, int]] = []  # gate and channel by the channel's number here
         self._handler: CheckpointBarrierHandler | None = None
         self._timer: Timer | None = None
         self._timer_ms: int | None = None
         self._bytes_before = 0
 
-    def add_gate(self, gate: Any) -> None:
+    def add_gate(self, gate: Gate) -> None:
         """Add the channels of one input; all are added before the first event."""
         self._first_channel[id(gate)] = len(self._places)
         self._places += [(gate, channel) for channel in range(gate.channel_count)]
@@ -107,27 +110,27 @@ class CheckpointedInputs:
 
     # ---- what comes out of gates ------------------------------------------------------------------------
 
-    def process_barrier(self, barrier: CheckpointBarrier, gate: Any, channel: int) -> None:
+    def process_barrier(self, barrier: CheckpointBarrier, gate: Gate, channel: int) -> None:
         """Handle a barrier that was read."""
         self._perform(self.handler.on_barrier(barrier, self._number(gate, channel), self._timers.now_ms()))
 
-    def process_cancellation(self, marker: CancelCheckpointMarker, gate: Any, channel: int) -> None:
+    def process_cancellation(self, marker: CancelCheckpointMarker, gate: Gate, channel: int) -> None:
         """Handle a checkpoint that a task before this one has given up."""
         number = self._number(gate, channel)
         self._perform(self.handler.on_cancellation(marker.checkpoint_id, number, self._timers.now_ms()))
 
-    def process_announcement(self, announcement: EventAnnouncement, gate: Any, channel: int) -> None:
+    def process_announcement(self, announcement: EventAnnouncement, gate: Gate, channel: int) -> None:
         """Handle an event on its way behind records; only barriers matter to the handler."""
         barrier = announcement.announced
         if isinstance(barrier, CheckpointBarrier):
             number, now_ms = self._number(gate, channel), self._timers.now_ms()
             self._perform(self.handler.on_announcement(barrier, announcement.sequence_number, number, now_ms))
 
-    def process_end_of_partition(self, gate: Any, channel: int) -> None:
+    def process_end_of_partition(self, gate: Gate, channel: int) -> None:
         """Handle the end of a channel."""
         self._perform(self.handler.on_end_of_partition(self._number(gate, channel), self._timers.now_ms()))
 
-    def _number(self, gate: Any, channel: int) -> int:
+    def _number(self, gate: Gate, channel: int) -> int:
         return self._first_channel[id(gate)] + channel
 
     # ---- what the job master says -----------------------------------------------------------------------
@@ -186,9 +189,14 @@ class CheckpointedInputs:
 
     # ---- numbers ----------------------------------------------------------------------------------------
 
-    def _gates(self) -> list[Any]:
+    def _gates(self) -> list[InputGate]:
         """The gates that a union is made of are asked themselves."""
-        return [part for gate, channel in self._places if not channel for part in getattr(gate, "gates", (gate,))]
+        return [
+            part
+            for gate, channel in self._places
+            if not channel
+            for part in (gate.gates if isinstance(gate, UnionInputGate) else (gate,))
+        ]
 
     def _bytes_read(self) -> int:
         if len(self._places) < 2:

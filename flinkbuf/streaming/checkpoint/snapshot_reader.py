@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from flinkbuf.checkpoints.handles import ChannelState, KeyedStateHandle, OperatorRestore, StateHandle, TaskRestore
 from flinkbuf.checkpoints.state_file import KEYED, OpenInput, Region
@@ -12,8 +12,11 @@ from flinkbuf.streaming.checkpoint.task_snapshot import TaskStateSnapshot
 from flinkbuf.streaming.state.rocksdb_snapshot import RocksDbSnapshot
 from flinkbuf.streaming.state.snapshot import KeyedPart, KeyedSnapshot, OperatorSnapshot, redistribute
 
+if TYPE_CHECKING:
+    from flinkbuf.checkpoints.storage import CheckpointStorage
 
-def read_restore(restore: TaskRestore, info: TaskInfo, storage: Any) -> TaskStateSnapshot:
+
+def read_restore(restore: TaskRestore, info: TaskInfo, storage: CheckpointStorage | None) -> TaskStateSnapshot:
     """Return the state of all operators of a subtask: what belongs to keys is read when they ask for it.
 
     Parameters
@@ -63,7 +66,7 @@ def _read_keyed(handle: KeyedStateHandle, open_input: OpenInput | None) -> Keyed
     return KeyedSnapshot(Region(handle.handle, open_input, KEYED))
 
 
-def _read_channel(state: ChannelState, storage: Any) -> tuple[int, int, Any]:
+def _read_channel(state: ChannelState, storage: CheckpointStorage | None) -> tuple[int, int, bytes]:
     handle = state.handle
     if storage is not None:
         return state.index, state.channel, storage.read(handle)

@@ -6,7 +6,8 @@ Flink: AsyncCheckpointRunnable, CheckpointStreamWithResultProvider.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING
 
 from flinkbuf._core.ground.crc32 import crc32
 from flinkbuf.checkpoints.handles import ChannelState, OperatorSubtaskState, SubtaskState
@@ -16,6 +17,9 @@ from flinkbuf.checkpoints.state_file import SnapshotOutput
 from flinkbuf.streaming.chain.operator_config import ExecutionSettings
 from flinkbuf.streaming.checkpoint.task_snapshot import TaskStateSnapshot
 from flinkbuf.streaming.state.snapshot import OperatorSnapshot, SnapshotTarget, never
+
+if TYPE_CHECKING:
+    from flinkbuf.checkpoints.storage import CheckpointStorage
 
 MAX_INLINE_SIZE = 5 << 20  # of a subtask, where there is no directory: Flink's JobManagerCheckpointStorage
 
@@ -27,7 +31,7 @@ class SnapshotCancelledError(Exception):
 def write_snapshot(
     snapshot: TaskStateSnapshot,
     *,
-    storage: Any,
+    storage: CheckpointStorage | None,
     options: CheckpointOptions,
     settings: ExecutionSettings,
     is_cancelled: Callable[[], bool] = never,
@@ -61,21 +65,22 @@ def write_snapshot(
         if is_cancelled():
             raise SnapshotCancelledError(f"checkpoint {snapshot.checkpoint_id} is not wanted any more")
 
-    has_files = storage is not None and bool(options.location)
+    files = storage if options.location else None
     output = SnapshotOutput(
-        (lambda: storage.open_output(options.location)) if has_files else None,
+        None if files is None else partial(files.open_output, options.location),
         settings.checkpoint_memory_threshold,
         limit=None if storage is not None else MAX_INLINE_SIZE,
         check=check,
     )
-    shared = "" if not has_files else child(parent(options.location), SHARED)
-    has_shared = has_files and not options.snapshot_kind.is_savepoint
+    open_shared = None
+    if files is not None and not options.snapshot_kind.is_savepoint:
+        open_shared = partial(files.open_output, child(parent(options.location), SHARED))
     target = SnapshotTarget(
         output,
         settings.checkpoint_compression,
         options.snapshot_kind,
         snapshot.checkpoint_id,
-        (lambda: storage.open_output(shared)) if has_shared else None,
+        open_shared,
         is_cancelled,
     )
     try:
@@ -135,7 +140,7 @@ def _write_operator(
 
 
 def _write_channels(
-    channels: Iterable[tuple[int, int, Any]], output: SnapshotOutput
+    channels: Iterable[tuple[int, int, bytes]], output: SnapshotOutput
 ) -> Callable[[], tuple[ChannelState, ...]]:
     places: list[tuple[int, int, int, int, int]] = []
     for index, channel, data in channels:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from flinkbuf.streaming.state.snapshot import OperatorSnapshot
 
 
 @dataclass(frozen=True)
@@ -23,10 +26,10 @@ class TaskStateSnapshot:
     """
 
     checkpoint_id: int
-    operators: Mapping[str, Any] = field(default_factory=dict)
+    operators: Mapping[str, OperatorSnapshot] = field(default_factory=dict)
     is_finished: bool = False
-    input_channels: Sequence[tuple[int, int, Any]] = ()
-    output_channels: Sequence[tuple[int, int, Any]] = ()
+    input_channels: Sequence[tuple[int, int, bytes]] = ()
+    output_channels: Sequence[tuple[int, int, bytes]] = ()
 
     def release(self) -> None:
         """Release the state once written, or given up: operators may write into their tables again. Any thread."""

@@ -6,13 +6,16 @@ Flink: CheckpointStreamFactory of a task, TaskStateManagerImpl.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from flinkbuf.checkpoints.handles import StateHandle, SubtaskState, TaskRestore
 from flinkbuf.checkpoints.options import CheckpointOptions
 from flinkbuf.checkpoints.storage import storage_of
 from flinkbuf.streaming.chain.operator_config import ExecutionSettings, TaskInfo
 from flinkbuf.streaming.checkpoint.task_snapshot import TaskStateSnapshot
+
+if TYPE_CHECKING:
+    from flinkbuf.checkpoints.storage import CheckpointStorage
 
 
 class WriteSnapshot(Protocol):
@@ -22,7 +25,7 @@ class WriteSnapshot(Protocol):
         self,
         snapshot: TaskStateSnapshot,
         *,
-        storage: Any,
+        storage: CheckpointStorage | None,
         options: CheckpointOptions,
         settings: ExecutionSettings,
         is_cancelled: Callable[[], bool],
@@ -33,7 +36,7 @@ class WriteSnapshot(Protocol):
 class ReadRestore(Protocol):
     """Makes a snapshot of handles; on the task's thread."""
 
-    def __call__(self, restore: TaskRestore, info: TaskInfo, storage: Any) -> TaskStateSnapshot:
+    def __call__(self, restore: TaskRestore, info: TaskInfo, storage: CheckpointStorage | None) -> TaskStateSnapshot:
         """Return what the task's operators begin with."""
 
 
@@ -53,7 +56,7 @@ class TaskStorage:
         self,
         info: TaskInfo,
         settings: ExecutionSettings,
-        storage: Any,
+        storage: CheckpointStorage | None,
         write_snapshot: WriteSnapshot,
         read_restore: ReadRestore,
     ) -> None:
@@ -70,7 +73,7 @@ class TaskStorage:
         paths = [handle.path for handle in _handles(restore) if handle.path]
         return self._read_restore(restore, self._info, self._storage_for(paths[0] if paths else ""))
 
-    def _storage_for(self, location: str) -> Any:
+    def _storage_for(self, location: str) -> CheckpointStorage | None:
         """Return the job's storage; where the job has none, that of the savepoint's directory."""
         return storage_of(location) if self._storage is None and location else self._storage
 
@@ -87,7 +90,9 @@ class TaskStorage:
         """Delete state of which no handle was passed on; on the snapshot thread."""
         handles = [handle for handle in state.handles() if handle.path]
         if handles:
-            self._storage_for(handles[0].path).delete(handles)
+            storage = self._storage_for(handles[0].path)
+            assert storage is not None, "it wrote the files"
+            storage.delete(handles)
 
 
 def _handles(restore: TaskRestore) -> Iterator[StateHandle]:

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     import numpy as np
     import pyarrow as pa
 
+    from flinkbuf.streaming.state.snapshot import OperatorSnapshot
+
 KINDS: Final = ("inner", "left", "right", "full", "semi", "anti")
 MAX_ROWS: Final = 1 << 14  # of a batch of results
 STATE_NAME: Final = "joined-rows"
@@ -228,7 +230,7 @@ class ColumnJoinOperator(MultipleInputOperator):
         """Count rows that come too late."""
         self._late_counter = self.context.metrics.register(LATE_RECORDS, Counter())
 
-    def initialize_state(self, snapshot: object) -> None:
+    def initialize_state(self, snapshot: OperatorSnapshot | None) -> None:
         """Take restored rows, and have snapshots hold those to come."""
         super().initialize_state(snapshot)
         self.context.keyed_state.keep_columns(self, len(self._plan.keys[LEFT]))

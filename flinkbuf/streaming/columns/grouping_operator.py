@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     import numpy as np
     import pyarrow as pa
 
+    from flinkbuf.streaming.state.snapshot import OperatorSnapshot
+
 
 _OF_ALL: Final = ""  # the column of the key that all rows have
 
@@ -44,7 +46,7 @@ class GroupingOperator(ColumnOperator):
         self._aggregates = aggregates
         self.has_plan = False
 
-    def initialize_state(self, snapshot: object) -> None:
+    def initialize_state(self, snapshot: OperatorSnapshot | None) -> None:
         """Take restored rows, and have snapshots hold those to come."""
         super().initialize_state(snapshot)
         self.context.keyed_state.keep_columns(self, len(self._key))

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     import numpy as np
     import pyarrow as pa
 
+    from flinkbuf.streaming.state.snapshot import OperatorSnapshot
+
 
 class KeyedBatchOperator(ColumnOperator):
     """Calls ``function.process_batch(batch, context)`` for each element, and ``on_timer`` for the timers that are due.
@@ -57,7 +59,7 @@ class KeyedBatchOperator(ColumnOperator):
         self._alarm: TimerHandle | None = None  # by the clock
         self._alarm_time = MAX_WATERMARK
 
-    def initialize_state(self, snapshot: object) -> None:
+    def initialize_state(self, snapshot: OperatorSnapshot | None) -> None:
         """Take restored timers; states are read when the function asks for them."""
         super().initialize_state(snapshot)
         keyed_state = self.context.keyed_state

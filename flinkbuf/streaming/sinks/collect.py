@@ -10,10 +10,13 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from queue import Empty, SimpleQueue
-from typing import Any
+from typing import TYPE_CHECKING
 
 from flinkbuf.errors import CancelTaskError
 from flinkbuf.streaming.chain.by_reference import CannotBeginAgainError
+
+if TYPE_CHECKING:
+    from typing import Any
 
 DEFAULT_CAPACITY = 1_000  # records between tasks and program; a task waits when there are so many
 BATCHES_CAPACITY = 16  # the same where they are batches of columns, each of thousands of rows
@@ -25,22 +28,22 @@ class CollectedPart:
     """Records of one attempt of one subtask that wait for the checkpoint that they belong to."""
 
     def __init__(self) -> None:
-        self.records: list[Any] = []  # since the last checkpoint was taken
-        self.sealed: deque[tuple[int, list[Any]]] = deque()  # by checkpoint, oldest first
+        self.records: list[object] = []  # since the last checkpoint was taken
+        self.sealed: deque[tuple[int, list[object]]] = deque()  # by checkpoint, oldest first
 
     def seal(self, checkpoint_id: int) -> None:
         """Assign the records before this to this checkpoint; on the task's thread."""
         self.sealed.append((checkpoint_id, self.records))
         self.records = []
 
-    def take(self, checkpoint_id: int) -> list[Any]:
+    def take(self, checkpoint_id: int) -> list[object]:
         """Take out all records that the checkpoint, or an earlier one, holds."""
-        taken: list[Any] = []
+        taken: list[object] = []
         while self.sealed and self.sealed[0][0] <= checkpoint_id:
             taken += self.sealed.popleft()[1]
         return taken
 
-    def take_all(self) -> list[Any]:
+    def take_all(self) -> list[object]:
         """Take out every record."""
         taken = [record for _, records in self.sealed for record in records] + self.records
         self.sealed.clear()
@@ -74,7 +77,7 @@ class Collector:
             raise ValueError(f"capacity must be at least 1 record, got {capacity}")
         self.on_close = on_close
         self._capacity = capacity
-        self._queue: SimpleQueue[Any] = SimpleQueue()
+        self._queue: SimpleQueue[object] = SimpleQueue()
         self._has_room = threading.Condition()
         self._is_awaited = False  # a task waits for room, and was not yet told that there is some
         self._has_records = False  # or had
@@ -86,7 +89,7 @@ class Collector:
         self._parts_lock = threading.Lock()
         self._counts_since = 0  # the last checkpoint whose records the program was given
 
-    def put(self, record: Any, give_way: Callable[[], object] = bool) -> None:
+    def put(self, record: object, give_way: Callable[[], object] = bool) -> None:
         """Hand one record to the program, waiting while the queue is full; on a task's thread.
 
         Parameters
@@ -137,7 +140,7 @@ class Collector:
                 self._counts_since = max(self._counts_since, checkpoint_id)
                 self._give(part.take(checkpoint_id))
 
-    def _give(self, records: Iterable[Any]) -> None:
+    def _give(self, records: Iterable[object]) -> None:
         if not self._is_closed:
             for record in records:
                 self._queue.put(record)
@@ -201,7 +204,7 @@ class Collector:
             raise error
         raise StopIteration
 
-    def _wait_for_record(self) -> Any:
+    def _wait_for_record(self) -> object:
         while True:  # in slices, so that Ctrl-C is seen; closing puts the end in
             try:
                 return self._queue.get(timeout=_SLICE_S)

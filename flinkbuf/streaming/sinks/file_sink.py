@@ -10,15 +10,42 @@ import os
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any, Protocol
 
 from flinkbuf.log import logger
 from flinkbuf.streaming.sinks.part_file import PartFile, PartFileInfo, PartInProgress, PartWriter, PendingFile
 from flinkbuf.streaming.sinks.part_owner import PartOwner, remove_leftovers
 from flinkbuf.streaming.sinks.sink import CommitRequest, Committer, Sink, SinkContext, SinkWriter, WriterContext
 
+if TYPE_CHECKING:
+    from flinkbuf.streaming.time.processing_time import TimerHandle
+
 DEFAULT_BUCKET_CHECK_INTERVAL_MS = 60_000
 _BUCKETS_KEPT = 1_000  # if there are more, those with nothing in them are forgotten at checkpoints
+
+
+class BucketAssigner(Protocol):
+    """Chooses the directory of a record; `flinkbuf.datastream.connectors.bucket_assigner` has those of users."""
+
+    def get_bucket_id(self, element: Any, context: SinkContext) -> str:
+        """Return the directory, relative to the base path; empty: the base path itself."""
+        ...
+
+
+class RollingPolicy(Protocol):
+    """Decides when a part file is complete; `flinkbuf.datastream.connectors.rolling_policy` has those of users."""
+
+    def should_roll_on_event(self, part: PartFileInfo, element: Any) -> bool:
+        """Return whether a record begins another part."""
+        ...
+
+    def should_roll_on_processing_time(self, part: PartFileInfo, now_ms: int) -> bool:
+        """Return whether the part is complete at this time."""
+        ...
+
+    def should_roll_on_checkpoint(self, part: PartFileInfo) -> bool:
+        """Return whether a checkpoint ends the part."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -27,8 +54,8 @@ class FileSinkOptions:
 
     base_path: str
     create_writer: Callable[[IO[bytes]], PartWriter]
-    bucket_assigner: Any
-    rolling_policy: Any
+    bucket_assigner: BucketAssigner
+    rolling_policy: RollingPolicy
     part_prefix: str = "part"
     part_suffix: str = ""
     bucket_check_interval_ms: int = DEFAULT_BUCKET_CHECK_INTERVAL_MS
@@ -65,7 +92,7 @@ class Bucket:
         self._part: PartFile | None = None
         self.pending: list[PendingFile] = []
 
-    def write(self, element: Any, now_ms: int, owner: PartOwner) -> None:
+    def write(self, element: object, now_ms: int, owner: PartOwner) -> None:
         """Add a record to the part in progress, or to the first of a new one."""
         if self._part is not None and self._options.rolling_policy.should_roll_on_event(self._part.info, element):
             self.finish_part()
@@ -157,7 +184,7 @@ class PartFileWriter(SinkWriter):
             raise
         self._timer = self._plan_check()
 
-    def write(self, element: Any, context: SinkContext) -> None:
+    def write(self, element: object, context: SinkContext) -> None:
         """Add a record to its bucket."""
         bucket_id = self._options.bucket_assigner.get_bucket_id(element, context)
         bucket = self._buckets.get(bucket_id) or self._bucket(bucket_id)
@@ -206,7 +233,7 @@ class PartFileWriter(SinkWriter):
         for bucket in self._buckets.values():
             bucket.close()
 
-    def _plan_check(self) -> Any:
+    def _plan_check(self) -> TimerHandle:
         return self._time.register_timer(self._time.now_ms() + self._options.bucket_check_interval_ms, self._check)
 
     def _check(self, timestamp_ms: int) -> None:

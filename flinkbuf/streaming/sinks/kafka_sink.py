@@ -12,7 +12,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from flinkbuf.errors import FlinkbufError
 from flinkbuf.log import logger
@@ -26,19 +26,22 @@ from flinkbuf.streaming.sources.kafka_client import (
     make_producer,
 )
 
+if TYPE_CHECKING:
+    from confluent_kafka import KafkaError, Message, Producer
+
 _SERVE_EVERY = 64  # records: so often the client library calls back
 _WAIT_S = 0.1
 _NAMES_KEPT = 64  # of transactions, in the text of a mark: brokers take 4,096 bytes
 
-KafkaRecord = tuple[str, Any, Any, Any]  # topic, key, value, timestamp in milliseconds or None
+KafkaRecord = tuple[str, bytes | None, bytes | None, int | None]  # topic, key, value, timestamp in milliseconds or None
 
 
 @dataclass(frozen=True)
 class KafkaSinkOptions:
     """What a sink of Kafka was built with."""
 
-    serialize: Callable[[Any], tuple[str, Any, Any]]  # to topic, key and value
-    properties: Mapping[str, Any] = field(default_factory=dict)  # of the client library
+    serialize: Callable[[object], tuple[str, bytes | None, bytes | None]]  # to topic, key and value
+    properties: Mapping[str, object] = field(default_factory=dict)  # of the client library
     is_transactional: bool = False
     waits_for_brokers: bool = False  # at each checkpoint
     transactional_id_prefix: str = ""
@@ -84,10 +87,10 @@ class ProducingWriter(SinkWriter):
     def __init__(self, options: KafkaSinkOptions) -> None:
         self._options = options
         self._producer = make_producer(options.properties)
-        self._error: Any = None
+        self._error: KafkaError | None = None
         self._count = 0
 
-    def write(self, element: Any, context: SinkContext) -> None:
+    def write(self, element: object, context: SinkContext) -> None:
         """Produce a record; waits while the client library has too many."""
         topic, key, value = self._options.serialize(element)
         self._count += 1
@@ -96,7 +99,7 @@ class ProducingWriter(SinkWriter):
             self._check()
         produce(self._producer, (topic, key, value, context.timestamp()), self._delivered)
 
-    def _delivered(self, error: Any, message: Any) -> None:
+    def _delivered(self, error: KafkaError | None, message: Message) -> None:
         if error is not None and self._error is None:
             self._error = error
 
@@ -126,7 +129,7 @@ class TransactionalWriter(SinkWriter):
         self._transactional_id = f"{options.transactional_id_prefix}-{context.subtask_index}"
         self._records: list[KafkaRecord] = []
 
-    def write(self, element: Any, context: SinkContext) -> None:
+    def write(self, element: object, context: SinkContext) -> None:
         """Keep a record."""
         topic, key, value = self._serialize(element)
         self._records.append((topic, key, value, context.timestamp()))
@@ -147,7 +150,7 @@ class KafkaCommitter(Committer):
     reads what was committed by then, and goes on; the others begin again. So each is committed once, by any of them.
     """
 
-    def __init__(self, properties: Mapping[str, Any]) -> None:
+    def __init__(self, properties: Mapping[str, object]) -> None:
         self._properties = properties
         self._sessions: dict[str, _Session] = {}  # by transactional id
 
@@ -191,7 +194,7 @@ class KafkaCommitter(Committer):
 class _Session:
     """The time in which a transactional id is this process's: from its beginning until another one begins as it."""
 
-    def __init__(self, properties: Mapping[str, Any], transactional_id: str) -> None:
+    def __init__(self, properties: Mapping[str, object], transactional_id: str) -> None:
         self._producer = make_producer({**properties, "transactional.id": transactional_id})
         self._producer.init_transactions(REQUEST_TIMEOUT_S)  # shuts out who was it, and aborts what that one had begun
         self._consumer = make_consumer({**_shared(properties), "group.id": transactional_id})
@@ -202,9 +205,9 @@ class _Session:
         committed = self._committed_by(transaction.marker)
         if transaction.unique in committed:
             return False
-        errors: list[Any] = []
+        errors: list[KafkaError] = []
 
-        def delivered(error: Any, message: Any) -> None:
+        def delivered(error: KafkaError | None, message: Message) -> None:
             if error is not None:
                 errors.append(error)
 
@@ -232,10 +235,10 @@ class _Session:
         self._consumer.close()
 
 
-def produce(producer: Any, record: KafkaRecord, delivered: Callable[[Any, Any], None]) -> None:
+def produce(producer: Producer, record: KafkaRecord, delivered: Callable[[KafkaError | None, Message], None]) -> None:
     """Give the client library a record, waiting while it has too many."""
     topic, key, value, timestamp = record
-    stamped = {} if timestamp is None or timestamp < 0 else {"timestamp": timestamp}
+    stamped: dict[str, Any] = {} if timestamp is None or timestamp < 0 else {"timestamp": timestamp}
     while True:
         try:
             producer.produce(topic, value, key, on_delivery=delivered, **stamped)
@@ -244,13 +247,13 @@ def produce(producer: Any, record: KafkaRecord, delivered: Callable[[Any, Any], 
             producer.poll(_WAIT_S)
 
 
-def _may_try_again(error: Any) -> bool:
+def _may_try_again(error: KafkaError) -> bool:
     codes = client_library().KafkaError
     was_shut_out = error.code() in (codes._FENCED, codes.PRODUCER_FENCED, codes.INVALID_PRODUCER_EPOCH)
     return was_shut_out or (not error.fatal() and (error.retriable() or error.txn_requires_abort()))
 
 
-def _shared(properties: Mapping[str, Any]) -> dict[str, Any]:
+def _shared(properties: Mapping[str, object]) -> dict[str, object]:
     """Return what a consumer understands of a producer's properties: how to reach the brokers."""
     prefixes = ("bootstrap.", "security.", "sasl.", "ssl.", "client.", "socket.", "broker.", "metadata.")
     return {key: value for key, value in properties.items() if key.startswith(prefixes)}

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import IO, Any, Protocol
 
@@ -113,7 +114,7 @@ class PartFile:
         self,
         final_path: str,
         info: PartFileInfo,
-        create_writer: Any,
+        create_writer: Callable[[IO[bytes]], PartWriter],
         hidden_name: str | None = None,
         begins_with: PartInProgress | None = None,
     ) -> None:
@@ -133,7 +134,7 @@ class PartFile:
             self._file.close()
             raise
 
-    def write(self, element: Any, now_ms: int) -> None:
+    def write(self, element: object, now_ms: int) -> None:
         """Add one record."""
         try:
             size = self._writer.add_element(element)

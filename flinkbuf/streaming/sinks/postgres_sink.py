@@ -15,12 +15,21 @@ import time
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING
 
 from flinkbuf._core.value.own_value import copied_if_it_can
 from flinkbuf.errors import FlinkbufError
 from flinkbuf.log import logger
 from flinkbuf.streaming.sinks.sink import CommitRequest, Committer, Sink, SinkContext, SinkWriter, WriterContext
+
+if TYPE_CHECKING:
+    from types import ModuleType
+    from typing import Any
+
+    from psycopg import Connection
+    from psycopg.sql import Composed
+
+    from flinkbuf.streaming.time.processing_time import TimerHandle
 
 DEFAULT_BATCH_SIZE = 1_000  # rows
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.1, 2.0  # before a commit is tried again
@@ -137,7 +146,7 @@ def check_prefix(prefix: str) -> str:
     return prefix
 
 
-def psycopg_module() -> Any:
+def psycopg_module() -> ModuleType:
     """Return psycopg, which is an extra."""
     try:
         import psycopg
@@ -170,38 +179,36 @@ class Rows:
 
     def __init__(self, options: PostgresOptions) -> None:
         self._parameters = options.parameters
-        self._statement: Any = options.statement
-        self._copy: Any = None
-        if options.statement is None:
-            self._copy = _copy_statement(options)
+        self._statement = _copy_statement(options) if options.statement is None else options.statement
+        self._is_copied = options.statement is None
         self.batch: list[Any] = []
 
-    def add(self, element: Any) -> int:
+    def add(self, element: object) -> int:
         """Take one record; returns how many wait."""
         row = _parameters_of(element) if self._parameters is None else self._parameters(element)
         self.batch.append(copied_if_it_can(row))  # whoever gave it may go on changing it
         return len(self.batch)
 
-    def send(self, connection: Any) -> None:
+    def send(self, connection: Connection) -> None:
         """Execute the waiting rows on the server."""
         batch, self.batch = self.batch, []
         with connection.cursor() as cursor:
-            if self._copy is None:
+            if not self._is_copied:
                 cursor.executemany(self._statement, batch)
                 return
-            with cursor.copy(self._copy) as copy:
+            with cursor.copy(self._statement) as copy:
                 for row in batch:
                     copy.write_row(row)
 
 
-def _copy_statement(options: PostgresOptions) -> Any:
+def _copy_statement(options: PostgresOptions) -> Composed:
     sql = psycopg_module().sql
     table = sql.Identifier(*(options.table or "").split("."))
     columns = sql.SQL(", ").join(map(sql.Identifier, options.columns))
     return sql.SQL("COPY {} ({}) FROM STDIN").format(table, columns)
 
 
-def _parameters_of(element: Any) -> Any:
+def _parameters_of(element: object) -> object:
     if isinstance(element, (tuple, list, dict)):
         return element
     return (element,)
@@ -215,9 +222,9 @@ class BatchWriter(SinkWriter):
         self._time = context.processing_time
         self._rows = Rows(options)
         self._connection = connect(options)
-        self._timer: Any = None
+        self._timer: TimerHandle | None = None
 
-    def write(self, element: Any, context: SinkContext) -> None:
+    def write(self, element: object, context: SinkContext) -> None:
         """Add a record to the batch."""
         count = self._rows.add(element)
         if count >= self._options.batch_size:
@@ -268,7 +275,7 @@ class TransactionWriter(SinkWriter):
             self._connection.close()
             raise
 
-    def write(self, element: Any, context: SinkContext) -> None:
+    def write(self, element: object, context: SinkContext) -> None:
         """Add a record to the batch, and the batch to the transaction when it is full."""
         if self._rows.add(element) >= self._options.batch_size:
             self._send()
@@ -286,7 +293,7 @@ class TransactionWriter(SinkWriter):
         prepared, self._prepared = self._prepared, []
         return prepared
 
-    def snapshot_state(self, checkpoint_id: int) -> list[Any]:
+    def snapshot_state(self, checkpoint_id: int) -> list[object]:
         """Return nothing; the next transaction is begun behind this checkpoint."""
         self._names = replace(self._names, checkpoint_id=checkpoint_id)
         return []
@@ -316,8 +323,9 @@ class TransactionWriter(SinkWriter):
         return PreparedTransaction(name)
 
     def _check_server(self, parallelism: int) -> None:
-        (limit,) = self._connection.execute("SHOW max_prepared_transactions").fetchone()
-        if int(limit) == 0:
+        limit = self._connection.execute("SHOW max_prepared_transactions").fetchone()
+        assert limit is not None, "SHOW gives a row"
+        if int(limit[0]) == 0:
             raise PostgresSetupError(
                 f"{_place(self._connection)} prepares no transactions (max_prepared_transactions = 0), so nothing can "
                 f"be written exactly once. {_advice(parallelism)}"
@@ -339,7 +347,7 @@ class TransactionCommitter(Committer):
 
     def __init__(self, options: PostgresOptions) -> None:
         self._options = options
-        self._connection: Any = None
+        self._connection: Connection | None = None
 
     def commit(self, requests: Sequence[CommitRequest]) -> None:
         """Commit each; one that is not there was committed before, unless it was prepared just now."""
@@ -371,12 +379,12 @@ class TransactionCommitter(Committer):
             connection.close()
 
 
-def connect(options: PostgresOptions) -> Any:
+def connect(options: PostgresOptions) -> Connection:
     """Return a connection on which transactions are begun by hand."""
     return psycopg_module().connect(options.connection, autocommit=True, application_name="flinkbuf")
 
 
-def _end_prepared(connection: Any, verb: str, name: str) -> bool:
+def _end_prepared(connection: Connection, verb: str, name: str) -> bool:
     """Commit or roll back a prepared transaction; False: there is none of that name."""
     try:
         connection.execute(f"{verb} PREPARED {_quoted(name)}")
@@ -389,7 +397,7 @@ def _quoted(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-def _place(connection: Any) -> str:
+def _place(connection: Connection) -> str:
     info = connection.info
     return f"PostgreSQL at {info.host}:{info.port}, database {info.dbname!r},"
 

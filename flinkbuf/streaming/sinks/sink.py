@@ -40,7 +40,7 @@ class WriterContext:
     task: TaskInfo
     processing_time: ProcessingTimeService
     mailbox: MailboxExecutor
-    metrics: Any = None
+    metrics: object = None
     restored_checkpoint_id: int | None = None  # None: the sink begins with nothing
     operator_id: str = ""  # 32 hex digits
 
@@ -77,11 +77,11 @@ class SinkWriter:
         """Have everything written that write() took: before each checkpoint, and at the end."""
         raise NotImplementedError(f"{type(self).__name__}.flush")
 
-    def prepare_commit(self) -> Sequence[Any]:
+    def prepare_commit(self) -> Sequence[object]:
         """Return what a committer is to make visible of all that was flushed; each call gives what is new."""
         return ()
 
-    def snapshot_state(self, checkpoint_id: int) -> list[Any]:
+    def snapshot_state(self, checkpoint_id: int) -> Sequence[object]:
         """Return the state from which another writer goes on."""
         return []
 
@@ -204,7 +204,7 @@ class CommitRequest:
         """Commit this request again later."""
         self.state = CommitState.RETRY
 
-    def update_and_retry_later(self, committable: Any) -> None:
+    def update_and_retry_later(self, committable: object) -> None:
         """Commit something else in its place later."""
         self.committable = committable
         self.state = CommitState.RETRY

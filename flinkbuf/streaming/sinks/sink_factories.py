@@ -6,7 +6,7 @@ import functools
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from flinkbuf._core.operators.sink_operator import SinkFunctionOperator
 from flinkbuf._core.value.conversion import convert
@@ -24,6 +24,9 @@ from flinkbuf.streaming.sinks.sink_operator import (
 from flinkbuf.streaming.sinks.two_phase_commit import TwoPhaseCommitSinkFunction, TwoPhaseCommitSinkOperator
 from flinkbuf.streaming.sinks.value_text import text_of
 from flinkbuf.types.type_information import TypeInformation
+
+if TYPE_CHECKING:
+    from flinkbuf.streaming.chain.runtime_context import RuntimeContext
 
 PRINT_SINK_NAME = "Print to Std. Out"
 
@@ -50,7 +53,7 @@ class CallableSinkFactory:
 
     is_in_program = True
 
-    def __init__(self, function: Callable[[Any], Any]) -> None:
+    def __init__(self, function: Callable[..., object]) -> None:
         if not callable(function):
             raise TypeError(f"a sink function must be callable, got {type(function).__name__} {function!r}")
         self.function = ByReference(function, f"the sink function {function!r}")
@@ -132,7 +135,7 @@ class Lifecycle:
     def __init__(self, function: Any) -> None:
         self._function = function
 
-    def open(self, runtime_context: Any) -> None:
+    def open(self, runtime_context: RuntimeContext) -> None:
         """Open it, if it can be."""
         if callable(getattr(self._function, "open", None)):
             self._function.open(runtime_context)
@@ -143,7 +146,7 @@ class Lifecycle:
             self._function.close()
 
 
-def takes_context(function: Callable[..., Any], before: int = 1) -> bool:
+def takes_context(function: Callable[..., object], before: int = 1) -> bool:
     """Return whether a method takes one argument more than those `before` it, or any number."""
     try:
         parameters = inspect.signature(function).parameters.values()
@@ -153,7 +156,7 @@ def takes_context(function: Callable[..., Any], before: int = 1) -> bool:
     return len(positional) > before or any(each.kind is each.VAR_POSITIONAL for each in parameters)
 
 
-def sink_factory_of(sink: Any) -> Callable[[], SinkFunctionOperator]:
+def sink_factory_of(sink: object) -> Callable[[], SinkFunctionOperator]:
     """Return what ``stream.add_sink(sink)`` puts into the graph.
 
     Raises

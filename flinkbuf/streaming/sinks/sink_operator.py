@@ -6,7 +6,7 @@ Flink: SinkWriterOperator, CommitterOperator, PrintSinkFunction, CollectSinkFunc
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from flinkbuf._core.operators.sink_operator import SinkFunctionOperator, SinkWriterOperatorBase
 from flinkbuf._core.value.own_value import copied
@@ -21,6 +21,9 @@ from flinkbuf.streaming.sinks.sink import CommitRequest, CommitState, Committer,
 from flinkbuf.streaming.sinks.value_text import TextOf
 from flinkbuf.streaming.state.state import ListStateDescriptor
 from flinkbuf.types.values import Watermark
+
+if TYPE_CHECKING:
+    from flinkbuf.streaming.state.snapshot import OperatorSnapshot
 
 WRITER_STATE = "writer_state"
 COMMITTABLES_STATE = "committables"
@@ -43,7 +46,7 @@ class PrintSinkOperator(SinkFunctionOperator):
         prefix = line_prefix(self._sink_identifier, task.subtask_index, task.parallelism)
         self._lines = PrintLines(prefix, self._text_of_value, self.context.processing_time)
 
-    def _write(self, value: Any) -> None:
+    def _write(self, value: object) -> None:
         self._lines.write(value)  # type: ignore[union-attr]
 
     def close(self) -> None:
@@ -59,12 +62,12 @@ class CheckpointedSinkOperator(SinkFunctionOperator):
         super().__init__(function.invoke, lifecycle, takes_context)
         self._checkpoints = FunctionCheckpoints(function)
 
-    def initialize_state(self, snapshot: Any) -> None:
+    def initialize_state(self, snapshot: OperatorSnapshot | None) -> None:
         """Let the function get its state."""
         super().initialize_state(snapshot)
         self._checkpoints.initialize_state(self.context.operator_state, snapshot)
 
-    def snapshot_state(self, checkpoint_id: int) -> Any:
+    def snapshot_state(self, checkpoint_id: int) -> OperatorSnapshot:
         """Let the function update its state, and keep it."""
         self._checkpoints.snapshot_state(checkpoint_id)
         return super().snapshot_state(checkpoint_id)
@@ -85,14 +88,14 @@ class CollectSinkOperator(SinkFunctionOperator):
     are at least once, at once.
     """
 
-    def __init__(self, collector: Collector, convert: Callable[[Any], Any] | None = None) -> None:
+    def __init__(self, collector: Collector, convert: Callable[[object], object] | None = None) -> None:
         super().__init__(self._put)
         self._collector = collector
         self._convert = convert or copied  # the program and the functions of the job never hold the same object
         self._part: CollectedPart | None = None  # None: records do not wait
         self._restored_id: int | None = None
 
-    def initialize_state(self, snapshot: Any) -> None:
+    def initialize_state(self, snapshot: OperatorSnapshot | None) -> None:
         """Get the number of the checkpoint that the job goes on from."""
         super().initialize_state(snapshot)
         self._last = self.context.operator_state.get_alike_list_state(ListStateDescriptor(LAST_CHECKPOINT_STATE, None))
@@ -112,7 +115,7 @@ class CollectSinkOperator(SinkFunctionOperator):
         if reason is not None:
             raise CannotBeginAgainError(f"the job was restarted, but cannot be: {reason}")
 
-    def _put(self, value: Any) -> None:
+    def _put(self, value: object) -> None:
         record = self._convert(value)
         if self._part is None:
             self._collector.put(record, self.context.mailbox.try_yield)
@@ -120,7 +123,7 @@ class CollectSinkOperator(SinkFunctionOperator):
             self._collector.wait(self.context.mailbox.try_yield)
             self._part.records.append(record)
 
-    def snapshot_state(self, checkpoint_id: int) -> Any:
+    def snapshot_state(self, checkpoint_id: int) -> OperatorSnapshot:
         """Hold the records before this checkpoint until it is complete."""
         if self._part is not None:
             self._part.seal(checkpoint_id)
@@ -166,7 +169,7 @@ class SinkWriterOperator(SinkWriterOperatorBase):
         self._requests: list[tuple[int, CommitRequest]] = []  # with the checkpoint that each belongs to, oldest first
         self._has_ended = False
 
-    def initialize_state(self, snapshot: Any) -> None:
+    def initialize_state(self, snapshot: OperatorSnapshot | None) -> None:
         """Get the writer's state, and what was prepared but perhaps not committed."""
         super().initialize_state(snapshot)
         states = self.context.operator_state
@@ -212,7 +215,7 @@ class SinkWriterOperator(SinkWriterOperatorBase):
         if not self._has_ended:
             self._flush(end_of_input=False)
 
-    def snapshot_state(self, checkpoint_id: int) -> Any:
+    def snapshot_state(self, checkpoint_id: int) -> OperatorSnapshot:
         """Keep the writer's state, and all that is not committed; what was prepared waits for this checkpoint."""
         self._requests += [(checkpoint_id, request) for request in self._prepared]
         self._prepared = []

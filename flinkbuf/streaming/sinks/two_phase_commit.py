@@ -8,7 +8,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections import deque
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from flinkbuf._core.operators.sink_operator import SinkFunctionOperator
 from flinkbuf.log import logger
@@ -16,6 +16,10 @@ from flinkbuf.streaming.chain.error_location import keep_as_context
 from flinkbuf.streaming.chain.functions import SinkFunction
 from flinkbuf.streaming.state.state import ListStateDescriptor
 from flinkbuf.streaming.time.clock import Clock
+
+if TYPE_CHECKING:
+    from flinkbuf.streaming.chain.runtime_context import RuntimeContext
+    from flinkbuf.streaming.state.snapshot import OperatorSnapshot
 
 TRANSACTIONS_STATE = "state"  # its name in Flink, too
 
@@ -61,11 +65,11 @@ class TwoPhaseCommitSinkFunction(SinkFunction):
     _warning_ratio: float | None = None
     _ignores_failures_after_timeout = False
 
-    def open(self, runtime_context: Any) -> None:
+    def open(self, runtime_context: RuntimeContext) -> None:
         """Get ready, before the first call of any other method."""
 
     @abstractmethod
-    def begin_transaction(self) -> Any:
+    def begin_transaction(self) -> object:
         """Begin a transaction and return what stands for it."""
 
     @abstractmethod
@@ -119,7 +123,7 @@ class TwoPhaseCommitSinkFunction(SinkFunction):
 class TransactionHolder:
     """A transaction, and when it was begun."""
 
-    handle: Any
+    handle: object
     started_ms: int
 
 
@@ -168,7 +172,7 @@ class TwoPhaseCommitSinkOperator(SinkFunctionOperator):
         self._pending: deque[tuple[int, TransactionHolder]] = deque()  # by checkpoint, oldest first
         self._has_finished = False
 
-    def initialize_state(self, snapshot: Any) -> None:
+    def initialize_state(self, snapshot: OperatorSnapshot | None) -> None:
         """Get the transactions of those subtasks whose part this is."""
         super().initialize_state(snapshot)
         self._state = self.context.operator_state.get_list_state(ListStateDescriptor(TRANSACTIONS_STATE, None))
@@ -186,10 +190,10 @@ class TwoPhaseCommitSinkOperator(SinkFunctionOperator):
                 self._sink.recover_and_abort(state.current.handle)
         self._current = self._begin()
 
-    def _write(self, value: Any, context: Any) -> None:
+    def _write(self, value: object, context: object) -> None:
         self._invoke(self._current.handle, value, context)  # type: ignore[union-attr]
 
-    def _write_alone(self, value: Any) -> None:
+    def _write_alone(self, value: object) -> None:
         self._invoke(self._current.handle, value)  # type: ignore[union-attr,call-arg]
 
     def end_input(self, input_number: int) -> None:
@@ -209,7 +213,7 @@ class TwoPhaseCommitSinkOperator(SinkFunctionOperator):
             self._pending.append((0, current))
         self._commit_until(None)
 
-    def snapshot_state(self, checkpoint_id: int) -> Any:
+    def snapshot_state(self, checkpoint_id: int) -> OperatorSnapshot:
         """Prepare the current transaction, and begin the next."""
         if self._current is not None:
             self._sink.pre_commit(self._current.handle)

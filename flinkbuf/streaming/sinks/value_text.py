@@ -49,7 +49,7 @@ def file_text_of(type_info: TypeInformation | None) -> TextOf:
         return text_of(type_info)
     texts = [file_text_of(child) for child in type_info.children]
 
-    def text(row: Any) -> str:
+    def text(row: Iterable[object]) -> str:
         return f"{_kind_text(row)}[{', '.join(each(value) for each, value in zip(texts, row, strict=True))}]"
 
     return _null_or(text)
@@ -76,24 +76,24 @@ def _text_of_kind(type_info: TypeInformation) -> TextOf:
     return _BASIC_TEXTS.get(kind, str)
 
 
-def _row_text(row: Any) -> str:
+def _row_text(row: Iterable[object]) -> str:
     return f"{_kind_text(row)}[{','.join(map(str, row))}]"
 
 
-def _kind_text(row: Any) -> str:
+def _kind_text(row: object) -> str:
     kind = getattr(row, "row_kind", None)
     short_name: str = "+I" if kind is None else kind.short_name
     return short_name
 
 
 def _elements_text(element_text: TextOf) -> TextOf:
-    def text(elements: Iterable[Any]) -> str:
+    def text(elements: Iterable[object]) -> str:
         return f"[{', '.join(map(element_text, elements))}]"
 
     return text
 
 
-def _boolean_text(value: Any) -> str:
+def _boolean_text(value: object) -> str:
     return "true" if value else "false"
 
 
@@ -133,25 +133,25 @@ def _java_number(value: float, shortest: str) -> str:
     return f"{minus}{significant[0]}.{significant[1:] or '0'}E{point - 1}"
 
 
-def _sql_date_text(value: Any) -> str:
+def _sql_date_text(value: SqlDate | datetime.date) -> str:
     return (value.to_date() if isinstance(value, SqlDate) else value).isoformat()
 
 
-def _sql_time_text(value: Any) -> str:
+def _sql_time_text(value: SqlTime | datetime.time) -> str:
     return (value.to_time() if isinstance(value, SqlTime) else value).strftime("%H:%M:%S")
 
 
-def _sql_timestamp_text(value: Any) -> str:
+def _sql_timestamp_text(value: SqlTimestamp | datetime.datetime) -> str:
     moment = value.to_datetime() if isinstance(value, SqlTimestamp) else value
     fraction = f"{moment.microsecond:06d}".rstrip("0") or "0"
     return f"{moment.replace(microsecond=0, tzinfo=None).isoformat(sep=' ')}.{fraction}"
 
 
-def _instant_text(value: Any) -> str:
+def _instant_text(value: Instant | datetime.datetime) -> str:
     return (Instant.from_datetime(value) if isinstance(value, datetime.datetime) else value).isoformat()
 
 
-def _local_text(value: Any) -> str:
+def _local_text(value: object) -> str:
     if isinstance(value, datetime.datetime):
         return str(LocalDateTime.from_datetime(value))
     if isinstance(value, datetime.date):

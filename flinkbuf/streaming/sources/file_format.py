@@ -6,7 +6,7 @@ Flink: StreamFormat, TextLineInputFormat, BulkFormat.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING
 
 from flinkbuf.errors import CorruptDataError
 from flinkbuf.streaming.sources.file_lines import (
@@ -55,7 +55,7 @@ class StreamFormat:
         """Return the type of the records; None: not declared."""
         return None
 
-    def of_batches(self, wanted: Any, max_rows: int, max_bytes: int) -> ColumnFormat | None:
+    def of_batches(self, wanted: object, max_rows: int, max_bytes: int) -> ColumnFormat | None:
         """Return what reads the same rows as batches of columns; None: they are read one by one only.
 
         Parameters
@@ -67,11 +67,11 @@ class StreamFormat:
         """
         return None
 
-    def read_file(self, file: IO[bytes], path: str) -> Iterator[Any]:
+    def read_file(self, file: IO[bytes], path: str) -> Iterator[object]:
         """Yield the records of a file that was opened, and decompressed if its name says so."""
         raise NotImplementedError(f"{type(self).__name__}.read_file")
 
-    def read_split(self, split: FileSplit) -> Iterator[Any]:
+    def read_split(self, split: FileSplit) -> Iterator[object]:
         """Yield the records of a range of a file."""
         with open_file(split.path) as file:
             yield from self.read_file(file, split.path)
@@ -105,7 +105,7 @@ class LineFormat(StreamFormat):
     def __init__(
         self,
         charset: str = "UTF-8",
-        parse: Callable[[str], Any] | None = None,
+        parse: Callable[[str], object] | None = None,
         type_info: TypeInformation | None = None,
         skips_blank: bool = False,
     ) -> None:
@@ -119,7 +119,7 @@ class LineFormat(StreamFormat):
         """Return the declared type."""
         return self._type_info
 
-    def read_split(self, split: FileSplit) -> Iterator[Any]:
+    def read_split(self, split: FileSplit) -> Iterator[object]:
         """Yield the records of the lines that begin in the range."""
         is_whole = not self.is_splittable or split.path.endswith(COMPRESSED)
         with open_file(split.path) as file:
@@ -130,7 +130,7 @@ class LineFormat(StreamFormat):
             lines = read_lines(file, start, end, self._charset)
             yield from lines if self._parse is None else self._parsed(lines, split.path, start)
 
-    def _parsed(self, lines: Iterator[str], path: str, start: int) -> Iterator[Any]:
+    def _parsed(self, lines: Iterator[str], path: str, start: int) -> Iterator[object]:
         parse, index = self._parse, -1
         assert parse is not None
         try:
@@ -157,7 +157,7 @@ class BulkFormat:
         """Return the type of the records; None: not declared."""
         return None
 
-    def of_batches(self, wanted: Any, max_rows: int, max_bytes: int) -> ColumnFormat | None:
+    def of_batches(self, wanted: object, max_rows: int, max_bytes: int) -> ColumnFormat | None:
         """Return what reads the same rows as batches of columns; None: they are read one by one only.
 
         Parameters
@@ -169,6 +169,6 @@ class BulkFormat:
         """
         return None
 
-    def read_split(self, split: FileSplit) -> Iterator[Any]:
+    def read_split(self, split: FileSplit) -> Iterator[object]:
         """Yield the records that begin in a range of a file."""
         raise NotImplementedError(f"{type(self).__name__}.read_split")

@@ -13,7 +13,7 @@ import lzma
 import zlib
 from collections.abc import Iterator
 from io import BufferedReader, BytesIO, RawIOBase, TextIOWrapper
-from typing import IO, Any, BinaryIO
+from typing import Any, BinaryIO
 
 from flinkbuf.errors import CorruptDataError
 
@@ -56,7 +56,7 @@ def _not_decompressed(path: str, error: Exception) -> CorruptDataError:
 class _Decompressed(RawIOBase):
     """A compressed file whose errors say which file it is."""
 
-    def __init__(self, file: Any, path: str) -> None:
+    def __init__(self, file: gzip.GzipFile | bz2.BZ2File | lzma.LZMAFile, path: str) -> None:
         self._file = file
         self._path = path
 
@@ -84,7 +84,7 @@ class _Decompressed(RawIOBase):
         super().close()
 
 
-def first_line_at(file: IO[bytes], offset: int, size: int) -> int:
+def first_line_at(file: BinaryIO, offset: int, size: int) -> int:
     """Return where the first line begins at `offset` or behind it; `size` if none does."""
     if offset <= 0:
         return 0
@@ -109,7 +109,7 @@ def _first_line_end(block: bytes) -> int | None:
     return min(found, default=None)
 
 
-def read_lines(file: IO[bytes], start: int, end: int | None, charset: str) -> Iterator[str]:
+def read_lines(file: BinaryIO, start: int, end: int | None, charset: str) -> Iterator[str]:
     """Yield the lines of a range that begins and ends where lines do; `end` None: up to the end of the file.
 
     What is not valid in the charset becomes U+FFFD, as in Java.
@@ -153,7 +153,7 @@ def _decoded(lines: bytes, charset: str) -> list[str]:
     return texts
 
 
-def _whole_lines(file: IO[bytes], charset: str) -> Iterator[str]:
+def _whole_lines(file: BinaryIO, charset: str) -> Iterator[str]:
     text = TextIOWrapper(file, charset, "replace", newline=None)
     try:
         for line in text:

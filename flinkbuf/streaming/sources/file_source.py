@@ -25,6 +25,7 @@ from flinkbuf.streaming.sources.split_reader import BatchReader, QueueEnumerator
 from flinkbuf.types.type_information import TypeInformation
 
 if TYPE_CHECKING:
+    import pyarrow
     import pyarrow as pa
 
 
@@ -73,7 +74,7 @@ class FileRangeSource(Source):
         """Read splits with the format."""
         return FileReader(context, self.options.format)
 
-    def of_batches(self, wanted: Any, max_rows: int, max_bytes: int) -> tuple[FileRangeSource, pa.Schema] | None:
+    def of_batches(self, wanted: object, max_rows: int, max_bytes: int) -> tuple[FileRangeSource, pa.Schema] | None:
         """Return a source of the same rows as batches of columns, and their schema; None: the format has none."""
         if type(self).create_reader is not FileRangeSource.create_reader:
             return None  # a subclass gives other rows
@@ -95,7 +96,7 @@ class FileReader(SplitReader):
         super().__init__(context)
         self._format = format
 
-    def open_split(self, split: FileSplit) -> Iterator[Any]:
+    def open_split(self, split: FileSplit) -> Iterator[object]:
         """Return the records of the range but those that were read before a restore."""
         records = self._format.read_split(split)
         for _ in itertools.islice(records, split.skipped):
@@ -129,7 +130,7 @@ class FileColumnReader(BatchReader):
         super().__init__(context)
         self._columns = columns
 
-    def read_batches(self, split: FileSplit) -> Iterator[Any]:
+    def read_batches(self, split: FileSplit) -> Iterator[pyarrow.RecordBatch]:
         """Return the batches of the range, without the rows that were read before a restore."""
         return self._columns.read_batches(split)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import reprlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING
 
 from flinkbuf._core.operators.iterator_handover import IteratorHandover
 from flinkbuf._core.operators.source_operator import HandoverSourceOperator, IteratorSourceOperator
@@ -17,6 +17,9 @@ from flinkbuf.streaming.sources.source_thread import SourceThread
 from flinkbuf.streaming.state.state import ListStateDescriptor
 from flinkbuf.types.values import StreamRecord, Watermark
 
+if TYPE_CHECKING:
+    from flinkbuf.streaming.state.snapshot import OperatorSnapshot
+
 POSITION_STATE = "position"
 IN_MEMORY = (list, tuple, range, dict, set, frozenset, str, bytes, bytearray, deque)  # no element is waited for
 
@@ -24,11 +27,11 @@ IN_MEMORY = (list, tuple, range, dict, set, frozenset, str, bytes, bytearray, de
 class CollectionSourceOperator(IteratorSourceOperator):
     """Emits the elements of a collection, whatever they are, without timestamps."""
 
-    def __init__(self, elements: Iterable[Any]) -> None:
+    def __init__(self, elements: Iterable[object]) -> None:
         super().__init__(lambda context: elements)
         self._markers: LatencyMarkerEmitter | None = None
 
-    def initialize_state(self, snapshot: Any) -> None:
+    def initialize_state(self, snapshot: OperatorSnapshot | None) -> None:
         """Get how many elements were emitted before."""
         super().initialize_state(snapshot)
         self._position = self.context.operator_state.get_list_state(ListStateDescriptor(POSITION_STATE, None))
@@ -39,7 +42,7 @@ class CollectionSourceOperator(IteratorSourceOperator):
         self.skip(sum(self._position.get()))
         self._markers = emit_latency_markers(self)
 
-    def snapshot_state(self, checkpoint_id: int) -> Any:
+    def snapshot_state(self, checkpoint_id: int) -> OperatorSnapshot:
         """Keep how many elements were emitted."""
         self._position.update([self.position])
         return super().snapshot_state(checkpoint_id)
@@ -57,7 +60,7 @@ class IterableSourceOperator(CollectionSourceOperator):
     The iterable lies in memory, so that none of its elements is waited for.
     """
 
-    def __init__(self, make_iterable: Callable[[OperatorContext], Iterable[Any]]) -> None:
+    def __init__(self, make_iterable: Callable[[OperatorContext], Iterable[object]]) -> None:
         IteratorSourceOperator.__init__(self, make_iterable, StreamRecord, Watermark)
         self.copies = True  # what functions change is still as it was when it is read again
         self._markers = None
@@ -74,7 +77,7 @@ class GeneratorSourceOperator(HandoverSourceOperator):
     patience_s = 0.1
     closing_s = 30.0  # for what a generator does in its `finally`
 
-    def __init__(self, make_iterable: Callable[[OperatorContext], Iterable[Any]]) -> None:
+    def __init__(self, make_iterable: Callable[[OperatorContext], Iterable[object]]) -> None:
         super().__init__(make_iterable, StreamRecord, Watermark)
         self._make_iterable = make_iterable
         self._thread: SourceThread | None = None
@@ -82,7 +85,7 @@ class GeneratorSourceOperator(HandoverSourceOperator):
         self._closing_error: BaseException | None = None
         self._markers: LatencyMarkerEmitter | None = None
 
-    def initialize_state(self, snapshot: Any) -> None:
+    def initialize_state(self, snapshot: OperatorSnapshot | None) -> None:
         """Get how many elements were emitted before."""
         super().initialize_state(snapshot)
         self._position = self.context.operator_state.get_list_state(ListStateDescriptor(POSITION_STATE, None))
@@ -101,7 +104,7 @@ class GeneratorSourceOperator(HandoverSourceOperator):
             self._thread.start()
         return super().emit_next(output, max_records)
 
-    def snapshot_state(self, checkpoint_id: int) -> Any:
+    def snapshot_state(self, checkpoint_id: int) -> OperatorSnapshot:
         """Keep how many elements were emitted; those that were only handed over are given again after a restore."""
         self._position.update([self.position])
         return super().snapshot_state(checkpoint_id)
@@ -128,7 +131,7 @@ class GeneratorSourceOperator(HandoverSourceOperator):
 
     def _read(self) -> None:
         handover = self.handover
-        iterator: Iterator[Any] | None = None
+        iterator: Iterator[object] | None = None
         error: BaseException | None = None
         try:
             iterator = iter(self._make_iterable(self.context))
@@ -140,7 +143,7 @@ class GeneratorSourceOperator(HandoverSourceOperator):
         elif iterator is not None:
             self._close_iterator(iterator)
 
-    def _close_iterator(self, iterator: Iterator[Any]) -> None:
+    def _close_iterator(self, iterator: Iterator[object]) -> None:
         """A generator that is not used up runs its `finally` now."""
         close = getattr(iterator, "close", None)
         if close is None or not hasattr(iterator, "gi_frame"):
@@ -163,11 +166,11 @@ class ProgramIterable:
     'its source reads an iterator, which cannot be read a second ti'
     """
 
-    def __init__(self, iterable: Iterable[Any]) -> None:
+    def __init__(self, iterable: Iterable[object]) -> None:
         self._iterable = iterable
         self._has_begun = False
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[object]:
         reason = self.why_not_again()
         if reason is not None:
             raise CannotBeginAgainError(f"the job was restarted, but cannot be: {reason}")

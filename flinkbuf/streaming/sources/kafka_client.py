@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from confluent_kafka import Consumer, Producer, TopicPartition
 
 REQUEST_TIMEOUT_S = 30.0  # for an answer of the brokers
 
@@ -17,7 +22,7 @@ class KafkaTopicPartition:
     partition: int
 
 
-def client_library() -> Any:
+def client_library() -> ModuleType:
     """Return confluent_kafka, which is an extra."""
     try:
         import confluent_kafka
@@ -26,17 +31,17 @@ def client_library() -> Any:
     return confluent_kafka
 
 
-def make_consumer(properties: Mapping[str, Any]) -> Any:
+def make_consumer(properties: Mapping[str, object]) -> Consumer:
     """Return a consumer that commits nothing by itself."""
     return client_library().Consumer({"enable.auto.commit": False, "enable.auto.offset.store": False, **properties})
 
 
-def make_producer(properties: Mapping[str, Any]) -> Any:
+def make_producer(properties: Mapping[str, object]) -> Producer:
     """Return a producer."""
     return client_library().Producer(dict(properties))
 
 
-def as_client(partition: KafkaTopicPartition, *position: Any) -> Any:
+def as_client(partition: KafkaTopicPartition, *position: Any) -> TopicPartition:
     """Return a partition, with an offset if one is given, as the client library has it."""
     return client_library().TopicPartition(partition.topic, partition.partition, *position)
 

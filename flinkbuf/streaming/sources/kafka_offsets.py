@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any
+from typing import TYPE_CHECKING
 
 from flinkbuf.streaming.sources.kafka_client import REQUEST_TIMEOUT_S, KafkaTopicPartition, as_client
+
+if TYPE_CHECKING:
+    from confluent_kafka import Consumer
 
 
 class KafkaOffsetResetStrategy(Enum):
@@ -63,7 +66,7 @@ class KafkaOffsetsInitializer:
         """Begin at these offsets; for a partition that is not among them the strategy holds."""
         return KafkaOffsetsInitializer("offsets", given=dict(offsets), reset_strategy=offset_reset_strategy)
 
-    def find(self, consumer: Any, partitions: Sequence[KafkaTopicPartition]) -> dict[KafkaTopicPartition, int]:
+    def find(self, consumer: Consumer, partitions: Sequence[KafkaTopicPartition]) -> dict[KafkaTopicPartition, int]:
         """Ask the brokers for the offset of each partition.
 
         Raises
@@ -78,13 +81,13 @@ class KafkaOffsetsInitializer:
         known = dict(self.given) if self.kind == "offsets" else _committed(consumer, partitions)
         return {each: known[each] if each in known else self._reset(consumer, each) for each in partitions}
 
-    def _by_time(self, consumer: Any, partitions: Sequence[KafkaTopicPartition]) -> dict[KafkaTopicPartition, int]:
+    def _by_time(self, consumer: Consumer, partitions: Sequence[KafkaTopicPartition]) -> dict[KafkaTopicPartition, int]:
         asked = [as_client(each, self.timestamp_ms) for each in partitions]
         found = consumer.offsets_for_times(asked, timeout=REQUEST_TIMEOUT_S)
         offsets = {KafkaTopicPartition(each.topic, each.partition): each.offset for each in found}
         return {each: offsets[each] if offsets[each] >= 0 else _edge(consumer, each, True) for each in partitions}
 
-    def _reset(self, consumer: Any, partition: KafkaTopicPartition) -> int:
+    def _reset(self, consumer: Consumer, partition: KafkaTopicPartition) -> int:
         if self.reset_strategy is KafkaOffsetResetStrategy.NONE:
             raise ValueError(
                 f"partition {partition.partition} of topic {partition.topic!r} has no offset to begin from: the group "
@@ -93,11 +96,11 @@ class KafkaOffsetsInitializer:
         return _edge(consumer, partition, self.reset_strategy is KafkaOffsetResetStrategy.LATEST)
 
 
-def _edge(consumer: Any, partition: KafkaTopicPartition, is_end: bool) -> int:
+def _edge(consumer: Consumer, partition: KafkaTopicPartition, is_end: bool) -> int:
     low, high = consumer.get_watermark_offsets(as_client(partition), timeout=REQUEST_TIMEOUT_S)
     return high if is_end else low
 
 
-def _committed(consumer: Any, partitions: Sequence[KafkaTopicPartition]) -> dict[KafkaTopicPartition, int]:
+def _committed(consumer: Consumer, partitions: Sequence[KafkaTopicPartition]) -> dict[KafkaTopicPartition, int]:
     found = consumer.committed([as_client(each) for each in partitions], timeout=REQUEST_TIMEOUT_S)
     return {KafkaTopicPartition(each.topic, each.partition): each.offset for each in found if each.offset >= 0}

@@ -38,6 +38,9 @@ from flinkbuf.types.type_information import TypeInformation
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from confluent_kafka import Consumer, Message, TopicPartition
+
+    from flinkbuf._core.operators.source_operator import ReaderOutput
 
 _BATCH = 500  # messages that are taken from the client library at once
 _BATCHES_AHEAD = 2  # that wait for the task
@@ -48,8 +51,8 @@ _POLL_S = 0.1  # the thread of a reader looks so often whether it is to end
 class KafkaSourceOptions:
     """What a source of Kafka was built with; of topics, pattern and partitions one is set."""
 
-    deserialize: Callable[[Any], Any]  # takes a message of the client library; None: no record
-    properties: Mapping[str, Any] = field(default_factory=dict)  # of the client library
+    deserialize: Callable[[Consumer], object]  # takes a message of the client library; None: no record
+    properties: Mapping[str, object] = field(default_factory=dict)  # of the client library
     topics: tuple[str, ...] = ()
     topic_pattern: str | None = None
     partitions: tuple[KafkaTopicPartition, ...] = ()
@@ -108,7 +111,7 @@ class KafkaTopicSource(Source):
         """Read partitions."""
         return KafkaReader(context, self.options)
 
-    def of_batches(self, wanted: Any, max_rows: int, max_bytes: int) -> tuple[KafkaTopicSource, pa.Schema] | None:
+    def of_batches(self, wanted: object, max_rows: int, max_bytes: int) -> tuple[KafkaTopicSource, pa.Schema] | None:
         """Return a source of the same rows as batches of columns, and their schema; None: they are read one by one."""
         make = getattr(self.options.deserialize, "of_batches", None)
         columns = None if make is None else make(wanted)
@@ -149,7 +152,7 @@ class KafkaEnumerator(SplitEnumerator):
         self._known = set(known or ())
         self._pending = {split.partition: split for split in pending}
         self._is_complete = False  # no partition is looked for any more
-        self._consumer: Any = None
+        self._consumer: Consumer | None = None
 
     def start(self) -> None:
         """Look for partitions on another thread."""
@@ -160,15 +163,15 @@ class KafkaEnumerator(SplitEnumerator):
         if self._consumer is None:
             # A consumer belongs to a group, if it commits or not.
             self._consumer = make_consumer({"group.id": "flinkbuf", **self._options.properties})
-        new = sorted(set(self._partitions()) - self._known)
+        new = sorted(set(self._partitions(self._consumer)) - self._known)
         starting = self._options.starting if self._is_first else KafkaOffsetsInitializer.earliest()
         starts = starting.find(self._consumer, new)
         stops = self._options.stopping.find(self._consumer, new) if self._options.stopping is not None else {}
         return [KafkaPartitionSplit(each, starts[each], stops.get(each)) for each in new]
 
-    def _partitions(self) -> list[KafkaTopicPartition]:
+    def _partitions(self, consumer: Consumer) -> list[KafkaTopicPartition]:
         options = self._options
-        topics = self._consumer.list_topics(timeout=REQUEST_TIMEOUT_S).topics
+        topics = consumer.list_topics(timeout=REQUEST_TIMEOUT_S).topics
         if options.topic_pattern is not None:
             pattern = re.compile(options.topic_pattern)
             names = [name for name in topics if pattern.fullmatch(name)]
@@ -219,7 +222,7 @@ class KafkaEnumerator(SplitEnumerator):
         if self._is_complete:
             self._context.signal_no_more_splits(subtask_index)
 
-    def snapshot_state(self, checkpoint_id: int) -> Any:
+    def snapshot_state(self, checkpoint_id: int) -> object:
         """Return the found partitions, None before the first look, and the splits not assigned yet."""
         return None if self._is_first else (sorted(self._known), list(self._pending.values()))
 
@@ -253,8 +256,8 @@ class KafkaReader(SourceReader):
         self._ended: dict[KafkaTopicPartition, int] = {}  # where those of bounded sources have come to their end
         self._empty: list[str] = []  # ids of those that have nothing to read, and may not hold event time back
         self._has_no_more = False
-        self._messages: deque[Any] = deque()  # that were taken and not yet emitted
-        self._offsets: dict[int, list[Any]] = {}  # by checkpoint, to be committed to the group
+        self._messages: deque[Message] = deque()  # that were taken and not yet emitted
+        self._offsets: dict[int, list[TopicPartition]] = {}  # by checkpoint, to be committed to the group
         self._fetcher: _Fetcher | None = None
 
     def add_splits(self, splits: Sequence[KafkaPartitionSplit]) -> None:
@@ -275,7 +278,7 @@ class KafkaReader(SourceReader):
         """End after the splits that the reader has."""
         self._has_no_more = True
 
-    def poll_next(self, output: Any) -> int:
+    def poll_next(self, output: ReaderOutput) -> int:
         """Emit what was taken until the turn is over."""
         self._release_empty(output)
         if not self._messages and self._fetcher is not None:
@@ -287,7 +290,7 @@ class KafkaReader(SourceReader):
                 break
         return self._status()
 
-    def _release_empty(self, output: Any) -> None:
+    def _release_empty(self, output: ReaderOutput) -> None:
         while self._empty:
             output.release_output_for_split(self._empty.pop())
 
@@ -297,8 +300,8 @@ class KafkaReader(SourceReader):
         has_more = bool(self._messages) or (self._fetcher is not None and self._fetcher.has_messages)
         return InputStatus.MORE_AVAILABLE if has_more else InputStatus.NOTHING_AVAILABLE
 
-    def _emit(self, message: Any, output: Any) -> None:
-        partition = KafkaTopicPartition(message.topic(), message.partition())
+    def _emit(self, message: Any, output: ReaderOutput) -> None:
+        partition = _partition_of(message)
         split = self._splits.get(partition)
         if message.error() is not None:
             self._hear(message, split, output)
@@ -314,7 +317,7 @@ class KafkaReader(SourceReader):
                 split_output.collect(value, timestamp_ms if kind else None)
         self._advance(split, offset + 1, output)
 
-    def _hear(self, message: Any, split: KafkaPartitionSplit | None, output: Any) -> None:
+    def _hear(self, message: Any, split: KafkaPartitionSplit | None, output: ReaderOutput) -> None:
         error = message.error()
         library = client_library()
         if error.code() != library.KafkaError._PARTITION_EOF:
@@ -325,13 +328,13 @@ class KafkaReader(SourceReader):
         if split is not None and split.stop is not None and message.offset() >= split.stop:
             self._end(split, output)  # what is before the end are marks of transactions
 
-    def _advance(self, split: KafkaPartitionSplit, position: int, output: Any) -> None:
+    def _advance(self, split: KafkaPartitionSplit, position: int, output: ReaderOutput) -> None:
         if split.stop is not None and position >= split.stop:
             self._end(split, output)
         else:
             self._splits[split.partition] = replace(split, start=position)
 
-    def _end(self, split: KafkaPartitionSplit, output: Any) -> None:
+    def _end(self, split: KafkaPartitionSplit, output: ReaderOutput) -> None:
         del self._splits[split.partition]
         self._ended[split.partition] = split.stop  # type: ignore[assignment]
         output.release_output_for_split(split.split_id)
@@ -378,12 +381,12 @@ class KafkaColumnReader(KafkaReader):
         super().__init__(context, options, max_rows)
         self._columns = columns
 
-    def poll_next(self, output: Any) -> int:
+    def poll_next(self, output: ReaderOutput) -> int:
         """Emit what was taken at once."""
         self._release_empty(output)
-        taken: dict[KafkaTopicPartition, list[Any]] = {}
+        taken: dict[KafkaTopicPartition, list[Message]] = {}
         for message in self._fetcher.take() if self._fetcher is not None else ():
-            partition = KafkaTopicPartition(message.topic(), message.partition())
+            partition = _partition_of(message)
             if message.error() is None:
                 taken.setdefault(partition, []).append(message)
             else:  # such as that the partition has no more: behind the messages that came before
@@ -393,7 +396,7 @@ class KafkaColumnReader(KafkaReader):
             self._emit_batch(partition, messages, output)
         return self._status()
 
-    def _emit_batch(self, partition: KafkaTopicPartition, messages: list[Any], output: Any) -> None:
+    def _emit_batch(self, partition: KafkaTopicPartition, messages: list[Any], output: ReaderOutput) -> None:
         split = self._splits.get(partition)
         if split is None:
             return  # it has ended
@@ -418,7 +421,11 @@ class KafkaColumnReader(KafkaReader):
         return ColumnBatch(batch, None if has_none else np.array(times, np.int64))
 
 
-def _commit(consumer: Any, offsets: list[Any], checkpoint_id: int) -> None:
+def _partition_of(message: Any) -> KafkaTopicPartition:
+    return KafkaTopicPartition(message.topic(), message.partition())
+
+
+def _commit(consumer: Consumer, offsets: list[TopicPartition], checkpoint_id: int) -> None:
     try:
         consumer.commit(offsets=offsets, asynchronous=True)
     except client_library().KafkaException as error:
@@ -431,19 +438,19 @@ class _Fetcher:
     It alone uses the consumer: what changes partitions waits for a thread that waits for messages.
     """
 
-    def __init__(self, consumer: Any, context: ReaderContext, messages_at_once: int) -> None:
+    def __init__(self, consumer: Consumer, context: ReaderContext, messages_at_once: int) -> None:
         self._consumer = consumer
         self._messages_at_once = messages_at_once
-        self._orders: deque[Callable[[Any], Any]] = deque()
+        self._orders: deque[Callable[[Consumer], object]] = deque()
         self._wake = context.wake
         self._name = f"{context.task.task_name_with_subtask} Kafka"
-        self._batches: deque[list[Any]] = deque()
+        self._batches: deque[list[Message]] = deque()
         self._has_room = threading.Condition()
         self._error: BaseException | None = None
         self._is_closed = False
         self._thread: threading.Thread | None = None
 
-    def order(self, order: Callable[[Any], Any]) -> None:
+    def order(self, order: Callable[[Consumer], object]) -> None:
         """Have something done with the consumer."""
         self._orders.append(order)
         if self._thread is None:
@@ -455,7 +462,7 @@ class _Fetcher:
         """Return whether a batch waits, or an error."""
         return bool(self._batches) or self._error is not None
 
-    def take(self) -> list[Any]:
+    def take(self) -> list[Message]:
         """Take a batch; raises what the thread has ended with."""
         with self._has_room:
             if self._batches:
@@ -478,7 +485,7 @@ class _Fetcher:
             self._error = error
             self._wake()
 
-    def _put(self, messages: list[Any]) -> None:
+    def _put(self, messages: list[Message]) -> None:
         with self._has_room:
             while len(self._batches) >= _BATCHES_AHEAD and not self._is_closed:
                 self._has_room.wait(_POLL_S)

@@ -5,8 +5,8 @@ Flink: TimestampsAndWatermarks, ProgressiveTimestampsAndWatermarks, NoOpTimestam
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 from flinkbuf._core.operators.source_operator import ReaderOutput, SourceTurn, WatermarkingOutput
 from flinkbuf._core.operators.stream_operator import Output
@@ -14,6 +14,10 @@ from flinkbuf._core.operators.watermark_generator import NoWatermarksGenerator
 from flinkbuf.streaming.time.clock import Clock
 from flinkbuf.streaming.time.watermark_multiplexer import SourceWatermarks, WatermarkMultiplexer
 from flinkbuf.streaming.time.watermark_strategy import WatermarkStrategy
+
+if TYPE_CHECKING:
+    from flinkbuf._core.operators.watermark_generator import WatermarkGenerator
+    from flinkbuf.streaming.time.watermark_multiplexer import SplitWatermarks
 
 MAIN_OUTPUT = ""  # the reader's own output, for records of no split
 
@@ -40,7 +44,7 @@ class EventTime:
         self._clock = clock
         self.watermarks = SourceWatermarks(output, on_change)
         self.multiplexer = WatermarkMultiplexer(self.watermarks)
-        self._generators: dict[str, tuple[Any, Any]] = {}  # by split: its generator and that one's output
+        self._generators: dict[str, tuple[WatermarkGenerator, SplitWatermarks]] = {}
         self._bare_since_ms: int | None = None  # since when it has no split
 
     def create_output(self, split_id: str, turn: SourceTurn) -> WatermarkingOutput:
@@ -86,11 +90,11 @@ class EventTimeOutput(ReaderOutput):
         self._main: WatermarkingOutput | None = None
         self._splits: dict[str, WatermarkingOutput] = {}
 
-    def collect(self, value: Any, timestamp: int | None = None) -> None:
+    def collect(self, value: object, timestamp: int | None = None) -> None:
         """Emit a record that belongs to no split."""
         self.main.collect(value, timestamp)
 
-    def collect_from(self, iterator: Any) -> bool:
+    def collect_from(self, iterator: Iterator[object]) -> bool:
         """Emit what an iterator gives until the turn is over; returns whether it may have more."""
         return self.main.collect_from(iterator)
 

@@ -8,11 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from flinkbuf._core.operators.source_operator import ReaderOutput
 from flinkbuf.streaming.chain.operator_config import TaskInfo
 from flinkbuf.streaming.time.processing_time import ProcessingTimeService
+
+if TYPE_CHECKING:
+    from flinkbuf.metrics import MetricGroup
+    from flinkbuf.streaming.chain.runtime_context import RuntimeContext
 
 __all__ = [
     "Boundedness",
@@ -29,6 +33,15 @@ class Boundedness(Enum):
 
     BOUNDED = "BOUNDED"
     CONTINUOUS_UNBOUNDED = "CONTINUOUS_UNBOUNDED"
+
+
+class SourceSplit(Protocol):
+    """A part of a source that one reader reads."""
+
+    @property
+    def split_id(self) -> str:
+        """Return the name that no other split of the source has."""
+        ...
 
 
 class Source:
@@ -66,11 +79,11 @@ class EnumeratorContext(Protocol):
         """Return the subtasks whose readers run."""
         ...
 
-    def assign_split(self, split: Any, subtask_index: int) -> None:
+    def assign_split(self, split: SourceSplit, subtask_index: int) -> None:
         """Give a split to a reader that is registered."""
         ...
 
-    def assign_splits(self, assignment: Mapping[int, Sequence[Any]]) -> None:
+    def assign_splits(self, assignment: Mapping[int, Sequence[SourceSplit]]) -> None:
         """Give splits to several readers."""
         ...
 
@@ -78,13 +91,13 @@ class EnumeratorContext(Protocol):
         """Tell a reader that it gets no split any more: it ends after the splits that it has."""
         ...
 
-    def send_event_to_source_reader(self, subtask_index: int, event: Any) -> None:
+    def send_event_to_source_reader(self, subtask_index: int, event: object) -> None:
         """Send an event of the source's own to a reader."""
         ...
 
     def call_async(
         self,
-        work: Callable[[], Any],
+        work: Callable[[], object],
         handler: Callable[[Any, BaseException | None], None],
         initial_delay_ms: int = 0,
         period_ms: int | None = None,
@@ -114,7 +127,7 @@ class SplitEnumerator:
     def handle_source_event(self, subtask_index: int, event: Any) -> None:
         """Handle an event of the source's own, from a reader."""
 
-    def snapshot_state(self, checkpoint_id: int) -> Any:
+    def snapshot_state(self, checkpoint_id: int) -> object:
         """Return all that is not yet assigned."""
         return None
 
@@ -135,10 +148,10 @@ class ReaderContext:
     """From any thread: there is something to poll again."""
     send_split_request: Callable[[], None]
     """Ask the enumerator for a split."""
-    send_source_event: Callable[[Any], None]
+    send_source_event: Callable[[object], None]
     """Send something of the source's own to the enumerator."""
-    metrics: Any = None
-    runtime_context: Any = None
+    metrics: MetricGroup | None = None
+    runtime_context: RuntimeContext | None = None
 
     @property
     def subtask_index(self) -> int:
@@ -193,7 +206,7 @@ class SourceReader:
             "set pipeline.watermark-alignment.allow-unaligned-source-splits to let it read on"
         )
 
-    def snapshot_state(self, checkpoint_id: int) -> list[Any]:
+    def snapshot_state(self, checkpoint_id: int) -> Sequence[object]:
         """Return all splits that are not read to their end, so that each goes on where it is now."""
         return []
 

@@ -6,7 +6,6 @@ The decisions are taken on the task's thread and read no clock but the one they 
 from __future__ import annotations
 
 from enum import Enum
-from typing import Any
 
 from flinkbuf._core.operators.stream_operator import MAX_WATERMARK, NO_TIMESTAMP, Output
 from flinkbuf.streaming.time.processing_time import ProcessingTimeService, TimerHandle
@@ -29,11 +28,11 @@ class NonTimestampContext:
     def __init__(self, output: Output) -> None:
         self._output = output
 
-    def collect(self, value: Any) -> None:
+    def collect(self, value: object) -> None:
         """Emit a record."""
         self._output.collect(value, NO_TIMESTAMP)
 
-    def collect_with_timestamp(self, value: Any, timestamp: int) -> None:
+    def collect_with_timestamp(self, value: object, timestamp: int) -> None:
         """Emit a record; its timestamp is dropped."""
         self._output.collect(value, NO_TIMESTAMP)
 
@@ -56,12 +55,12 @@ class ManualWatermarkContext:
         self._is_idle = False
         self._is_at_end = False
 
-    def collect(self, value: Any) -> None:
+    def collect(self, value: object) -> None:
         """Emit a record without a timestamp."""
         self._be_active()
         self._output.collect(value, NO_TIMESTAMP)
 
-    def collect_with_timestamp(self, value: Any, timestamp: int) -> None:
+    def collect_with_timestamp(self, value: object, timestamp: int) -> None:
         """Emit a record."""
         self._be_active()
         self._output.collect(value, timestamp)
@@ -117,7 +116,7 @@ class AutomaticWatermarkContext:
         self._is_at_end = False
         self._timer: TimerHandle = time.register_timer(time.now_ms() + interval_ms, self._on_timer)
 
-    def collect(self, value: Any) -> None:
+    def collect(self, value: object) -> None:
         """Emit a record with the time that it is now."""
         self._be_active()
         now_ms = self._time.now_ms()
@@ -126,7 +125,7 @@ class AutomaticWatermarkContext:
         if now_ms > self._next_watermark:
             self._emit(now_ms)
 
-    def collect_with_timestamp(self, value: Any, timestamp: int) -> None:
+    def collect_with_timestamp(self, value: object, timestamp: int) -> None:
         """Emit a record; the time that it is now replaces its timestamp."""
         self.collect(value)
 
@@ -174,7 +173,7 @@ def source_context(
     time: ProcessingTimeService,
     interval_ms: int,
     is_batch: bool = False,
-) -> Any:
+) -> NonTimestampContext | AutomaticWatermarkContext | ManualWatermarkContext:
     """Make the context of one source."""
     if characteristic is TimeCharacteristic.PROCESSING_TIME:
         return NonTimestampContext(output)

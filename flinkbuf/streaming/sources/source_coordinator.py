@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from flinkbuf.log import logger
-from flinkbuf.streaming.sources.source import Source, SplitEnumerator
+from flinkbuf.streaming.sources.source import Source, SourceSplit, SplitEnumerator
 from flinkbuf.streaming.sources.source_events import (
     AlignmentAnnounced,
     NoMoreSplits,
@@ -33,7 +33,7 @@ _SLICE_S = 0.1  # the thread of periodic work looks so often whether its clock w
 class ReaderGateway(Protocol):
     """Sends events to one source operator."""
 
-    def send(self, event: Any) -> None:
+    def send(self, event: object) -> None:
         """Send an event to the operator; from any thread, without waiting."""
         ...
 
@@ -68,8 +68,8 @@ class CoordinatorStore:
 
 @dataclass
 class _PeriodicWork:
-    work: Callable[[], Any]
-    handler: Callable[[Any, BaseException | None], None]
+    work: Callable[[], object]
+    handler: Callable[[object, BaseException | None], None]
     due_ms: int
     period_ms: int | None
 
@@ -117,7 +117,7 @@ class SourceCoordinator:
 
     # Called by the code that runs the job
 
-    def start(self, checkpoint: Any = None) -> None:
+    def start(self, checkpoint: object = None) -> None:
         """Make the enumerator and start it, before any reader comes; from a snapshot of one unless it is None."""
         with self._lock:
             if self._alignment is not None:
@@ -126,7 +126,7 @@ class SourceCoordinator:
             self._enumerator = create(self) if checkpoint is None else self._source.restore_enumerator(self, checkpoint)
             self._enumerator.start()
 
-    def snapshot(self, checkpoint_id: int, when_taken: Callable[[], None] | None = None) -> Any:
+    def snapshot(self, checkpoint_id: int, when_taken: Callable[[], None] | None = None) -> object:
         """Return the enumerator's state; splits assigned before belong to the readers' own.
 
         `when_taken` is called before the enumerator can assign anything more.
@@ -178,7 +178,7 @@ class SourceCoordinator:
             self._readers[subtask_index] = gateway
             self._started().add_reader(subtask_index)
 
-    def handle_event(self, subtask_index: int, event: Any) -> None:
+    def handle_event(self, subtask_index: int, event: object) -> None:
         """Handle an event of a source operator."""
         if isinstance(event, WatermarkReported):
             self._report_watermark(subtask_index, event.watermark)
@@ -220,11 +220,11 @@ class SourceCoordinator:
         with self._lock:
             return frozenset(self._readers)
 
-    def assign_split(self, split: Any, subtask_index: int) -> None:
+    def assign_split(self, split: SourceSplit, subtask_index: int) -> None:
         """Give a split to a reader."""
         self.assign_splits({subtask_index: [split]})
 
-    def assign_splits(self, assignment: Mapping[int, Sequence[Any]]) -> None:
+    def assign_splits(self, assignment: Mapping[int, Sequence[SourceSplit]]) -> None:
         """Give splits to several readers."""
         with self._lock:
             for subtask_index, splits in assignment.items():
@@ -237,14 +237,14 @@ class SourceCoordinator:
         with self._lock:
             self._gateway(subtask_index, "be told that no splits follow").send(NoMoreSplits())
 
-    def send_event_to_source_reader(self, subtask_index: int, event: Any) -> None:
+    def send_event_to_source_reader(self, subtask_index: int, event: object) -> None:
         """Send an event of the source's own to a reader."""
         with self._lock:
             self._gateway(subtask_index, "be sent an event").send(SourceEvent(event))
 
     def call_async(
         self,
-        work: Callable[[], Any],
+        work: Callable[[], object],
         handler: Callable[[Any, BaseException | None], None],
         initial_delay_ms: int = 0,
         period_ms: int | None = None,
@@ -315,10 +315,10 @@ class SplitAssignmentTracker:
     """Which reader has which split, and which checkpoint holds them. Flink: SplitAssignmentTracker."""
 
     def __init__(self) -> None:
-        self._by_checkpoint: dict[int, dict[int, list[Any]]] = {}
-        self._since: dict[int, list[Any]] = {}  # by subtask, since the last snapshot
+        self._by_checkpoint: dict[int, dict[int, list[SourceSplit]]] = {}
+        self._since: dict[int, list[SourceSplit]] = {}  # by subtask, since the last snapshot
 
-    def assign(self, subtask_index: int, splits: Sequence[Any]) -> None:
+    def assign(self, subtask_index: int, splits: Sequence[SourceSplit]) -> None:
         """Remember that a subtask was given splits."""
         self._since.setdefault(subtask_index, []).extend(splits)
 
@@ -330,7 +330,7 @@ class SplitAssignmentTracker:
         """Forget the splits that this checkpoint and those before it hold."""
         self._by_checkpoint = {key: value for key, value in self._by_checkpoint.items() if key > checkpoint_id}
 
-    def take_back(self, subtask_index: int, checkpoint_id: int | None) -> list[Any]:
+    def take_back(self, subtask_index: int, checkpoint_id: int | None) -> list[SourceSplit]:
         """Forget, and return, the splits given to a subtask after a checkpoint."""
         splits = []
         for key in sorted(self._by_checkpoint):

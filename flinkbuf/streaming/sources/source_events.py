@@ -6,14 +6,17 @@ Flink: org.apache.flink.runtime.source.event. Frozen: they become messages betwe
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from flinkbuf.streaming.sources.source import SourceSplit
 
 
 @dataclass(frozen=True)
 class SplitsAssigned:
     """To a reader: read these, too. Flink: AddSplitEvent."""
 
-    splits: tuple[Any, ...]
+    splits: tuple[SourceSplit, ...]
 
 
 @dataclass(frozen=True)
@@ -32,7 +35,7 @@ class SplitRequested:
 class SourceEvent:
     """Either way: something of the source's own. Flink: SourceEventWrapper."""
 
-    event: Any
+    event: object
 
 
 @dataclass(frozen=True)

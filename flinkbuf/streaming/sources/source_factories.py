@@ -7,7 +7,7 @@ import reprlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from flinkbuf._core.value.conversion import convert
 from flinkbuf._core.value.own_value import copied_if_it_can
@@ -52,17 +52,17 @@ class CollectionSourceFactory:
         If `elements` is not iterable.
     """
 
-    def __init__(self, elements: Iterable[Any], type_info: TypeInformation | None = None) -> None:
+    def __init__(self, elements: Iterable[object], type_info: TypeInformation | None = None) -> None:
         own = copied_if_it_can if type_info is None else partial(convert, type_info.codec)
         is_as_it_is = isinstance(elements, range) and type_info is None
-        self.elements: Iterable[Any] = elements if is_as_it_is else [own(element) for element in elements]
+        self.elements: Iterable[object] = elements if is_as_it_is else [own(element) for element in elements]
 
     def __call__(self) -> CollectionSourceOperator:
         """Make the operator of the only subtask."""
         return CollectionSourceOperator(self.elements)
 
     def of_batches(
-        self, wanted: Any, max_rows: int, max_bytes: int
+        self, wanted: object, max_rows: int, max_bytes: int
     ) -> tuple[CollectionSourceFactory, pa.Schema] | None:
         """Return the factory, and the schema of its elements, if these are batches of one; None: they are not.
 
@@ -81,7 +81,7 @@ class IterableSourceFactory:
     copied, and called where the source runs; if it has a parameter it is given the `RuntimeContext`.
     """
 
-    def __init__(self, source: Iterable[Any] | Callable[..., Iterable[Any]]) -> None:
+    def __init__(self, source: Iterable[object] | Callable[..., Iterable[object]]) -> None:
         self.function = source if callable(source) else None
         self.iterable: ByReference | None = None
         if not callable(source):
@@ -99,9 +99,10 @@ class IterableSourceFactory:
             is_in_memory = iterable.value.is_in_memory
             make_operator = IterableSourceOperator if is_in_memory else GeneratorSourceOperator
             return make_operator(lambda context: iterable.value)
+        assert function is not None, "it is one or the other"
         if required_parameter_count(function):
-            return GeneratorSourceOperator(lambda context: function(context.runtime_context))  # type: ignore[misc]
-        return GeneratorSourceOperator(lambda context: function())  # type: ignore[misc]
+            return GeneratorSourceOperator(lambda context: function(context.runtime_context))
+        return GeneratorSourceOperator(lambda context: function())
 
     def why_not_again(self) -> str | None:
         """Return why a job that has read it cannot begin anew; None: it can."""
@@ -113,7 +114,7 @@ class IterableSourceFactory:
 class SourceFunctionFactory:
     """``env.add_source(object)`` with methods ``run(context)`` and ``cancel()``. Flink: SourceFunction."""
 
-    source_function: Any
+    source_function: object
     characteristic: TimeCharacteristic = TimeCharacteristic.EVENT_TIME
 
     def __call__(self) -> SourceFunctionOperator:
@@ -139,7 +140,9 @@ class SourceOperatorFactory:
         """Make the operator of one subtask."""
         return SourceOperator(self.source, self.watermark_strategy)
 
-    def of_batches(self, wanted: Any, max_rows: int, max_bytes: int) -> tuple[SourceOperatorFactory, pa.Schema] | None:
+    def of_batches(
+        self, wanted: object, max_rows: int, max_bytes: int
+    ) -> tuple[SourceOperatorFactory, pa.Schema] | None:
         """Return what makes a source of whole batches, and their schema; None: the source has records only.
 
         A batch counts as one record to the strategy. One that looks at records gets them: then there are no batches.
@@ -158,7 +161,7 @@ class SourceOperatorFactory:
         return SourceCoordinator(self.source, parallelism, clock, store, report_failure, alignment)
 
 
-def required_parameter_count(function: Any) -> int:
+def required_parameter_count(function: Callable[..., object]) -> int:
     """Return how many arguments a function has to be given by position; 0 where that is unknown."""
     try:
         parameters = inspect.signature(function).parameters.values()
@@ -168,7 +171,7 @@ def required_parameter_count(function: Any) -> int:
     return sum(each.kind in positional and each.default is each.empty for each in parameters)
 
 
-def source_factory_of(source: Any) -> Callable[[], Any]:
+def source_factory_of(source: object) -> Callable[[], object]:
     """Return what ``env.add_source(source)`` puts into the graph.
 
     Raises

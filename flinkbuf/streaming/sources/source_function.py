@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from flinkbuf._core.operators.source_operator import SourceOperatorBase, SourceOutput
 from flinkbuf._core.operators.stream_operator import Output
@@ -18,7 +18,10 @@ from flinkbuf.streaming.sources.input_status import InputStatus
 from flinkbuf.streaming.sources.source_context import TimeCharacteristic, source_context
 from flinkbuf.streaming.sources.source_handover import SourceContext, SourceHandover
 from flinkbuf.streaming.sources.source_thread import SourceThread
-from flinkbuf.types.values import StreamRecord, Watermark
+from flinkbuf.types.values import StreamRecord, Watermark, WatermarkStatus
+
+if TYPE_CHECKING:
+    from flinkbuf.streaming.state.snapshot import OperatorSnapshot
 
 PATIENCE_S = 1.0  # how long run() may take to return after cancel(), before and after it is interrupted
 
@@ -42,7 +45,7 @@ class SourceFunctionOperator(SourceOperatorBase):
         self._characteristic = characteristic
         self._handover: SourceHandover | None = None
         self._thread: SourceThread | None = None
-        self._taken: deque[Any] = deque()  # elements that are to be emitted
+        self._taken: deque[StreamRecord | Watermark | WatermarkStatus] = deque()  # elements that are to be emitted
         self._has_ended = False
         self._ending: InputStatus | None = None  # stopped from outside
         self._is_canceled = False
@@ -50,7 +53,7 @@ class SourceFunctionOperator(SourceOperatorBase):
         self._markers: LatencyMarkerEmitter | None = None
         self._checkpoints = FunctionCheckpoints(source_function)
 
-    def initialize_state(self, snapshot: Any) -> None:
+    def initialize_state(self, snapshot: OperatorSnapshot | None) -> None:
         """Let the function get its state."""
         super().initialize_state(snapshot)
         self._checkpoints.initialize_state(self.context.operator_state, snapshot)

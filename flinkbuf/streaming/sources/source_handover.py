@@ -8,7 +8,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import Any
 
 from flinkbuf._core.value.own_value import copied
 from flinkbuf.errors import CancelTaskError
@@ -33,7 +32,7 @@ class SourceHandover:
         self._capacity = capacity
         self._lock = threading.RLock()
         self._has_room = threading.Condition(self._lock)
-        self._elements: list[Any] = []
+        self._elements: list[StreamRecord | Watermark | WatermarkStatus] = []
         self._depth = 0  # how often the source's thread has entered its lock
         self._is_closed = False
         self._error: BaseException | None = None
@@ -41,7 +40,7 @@ class SourceHandover:
 
     # The source's thread
 
-    def put(self, element: Any) -> None:
+    def put(self, element: StreamRecord | Watermark | WatermarkStatus) -> None:
         """Hand over one element, waiting while there is no room."""
         with self._lock:
             # A thread that holds the lock must not be interrupted between an element and the state of it.
@@ -97,7 +96,7 @@ class SourceHandover:
 
     # The task's thread
 
-    def take(self) -> tuple[list[Any], bool]:
+    def take(self) -> tuple[list[StreamRecord | Watermark | WatermarkStatus], bool]:
         """Take all there is; the second says whether nothing follows. Raises what run(context) raised, after all."""
         with self._lock:
             elements, self._elements = self._elements, []
@@ -107,7 +106,7 @@ class SourceHandover:
                 raise error
             return elements, self._has_ended and self._error is None
 
-    def hold(self) -> AbstractContextManager[Any]:
+    def hold(self) -> AbstractContextManager[object]:
         """Return what keeps the source's thread, in a with block, from emitting and from entering its lock."""
         return self._lock
 
@@ -139,11 +138,11 @@ class SourceContext:
         self._handover = handover
         self._lock = CheckpointLock(handover)
 
-    def collect(self, value: Any) -> None:
+    def collect(self, value: object) -> None:
         """Emit a record without a timestamp of its own."""
         self._handover.put(StreamRecord(copied(value)))
 
-    def collect_with_timestamp(self, value: Any, timestamp: int) -> None:
+    def collect_with_timestamp(self, value: object, timestamp: int) -> None:
         """Emit a record; `timestamp` in milliseconds since 1970."""
         self._handover.put(StreamRecord(copied(value), timestamp))
 

@@ -5,13 +5,13 @@ Flink: SourceOperator.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import Enum
-from typing import Any
+from typing import TYPE_CHECKING
 
 from flinkbuf._core.operators.source_operator import ReaderOutput, ReaderSourceOperator
 from flinkbuf._core.operators.stream_operator import MAX_WATERMARK, Output
-from flinkbuf.streaming.chain.batch import strategy_of
+from flinkbuf.streaming.chain.batch import without_watermarks
 from flinkbuf.streaming.chain.latency_markers import LatencyMarkerEmitter, emit_latency_markers
 from flinkbuf.streaming.sources.input_status import InputStatus
 from flinkbuf.streaming.sources.reader_output import EventTime, EventTimeOutput, generates_watermarks
@@ -28,6 +28,10 @@ from flinkbuf.streaming.state.state import ListStateDescriptor
 from flinkbuf.streaming.time.processing_time import TimerHandle
 from flinkbuf.streaming.time.watermark_alignment import ReaderAlignment
 from flinkbuf.streaming.time.watermark_strategy import WatermarkStrategy
+
+if TYPE_CHECKING:
+    from flinkbuf.streaming.sources.source import SourceSplit
+    from flinkbuf.streaming.state.snapshot import OperatorSnapshot
 
 SPLITS_STATE = "SourceReaderState"
 ALLOW_UNALIGNED_SPLITS = "pipeline.watermark-alignment.allow-unaligned-source-splits"
@@ -62,9 +66,9 @@ class SourceOperator(ReaderSourceOperator):
         self._event_time: EventTime | None = None
         self._markers: LatencyMarkerEmitter | None = None
         self._timers: dict[str, TimerHandle] = {}
-        self._restored_splits: list[Any] = []
+        self._restored_splits: list[SourceSplit] = []
 
-    def initialize_state(self, snapshot: Any) -> None:
+    def initialize_state(self, snapshot: OperatorSnapshot | None) -> None:
         """Take the splits that were not read to their end."""
         super().initialize_state(snapshot)
         self._splits = self.context.operator_state.get_list_state(ListStateDescriptor(SPLITS_STATE, None))
@@ -78,7 +82,7 @@ class SourceOperator(ReaderSourceOperator):
         self._subtask_index = context.task.subtask_index
         self._reader = self._source.create_reader(self._reader_context())
         self.poll_next = self._reader.poll_next
-        self._reader_output: Any = self._make_output()
+        self._reader_output = self._make_output()
         self._markers = emit_latency_markers(self)
         if self._restored_splits:
             self._add_splits(self._restored_splits)
@@ -98,9 +102,10 @@ class SourceOperator(ReaderSourceOperator):
         )
 
     def _make_output(self) -> ReaderOutput:
-        self._strategy = strategy_of(self._strategy, self.context.settings.is_batch)
+        if self._strategy is not None and self.context.settings.is_batch:
+            self._strategy = without_watermarks(self._strategy)
         if self._strategy is None or not generates_watermarks(self._strategy, self.context.clock):
-            return PlainOutput(self.output)
+            return ReaderOutput(self.output)
         settings, output = self.context.settings, self.output
         self._event_time = EventTime(self._strategy, output, self.context.clock, self._check_alignment)
         self._repeat("watermarks", settings.auto_watermark_interval_ms, self._event_time.emit_periodically)
@@ -108,7 +113,7 @@ class SourceOperator(ReaderSourceOperator):
             self._repeat("alignment", self._strategy.alignment.update_interval_ms, self._report_watermark)
         return EventTimeOutput(output, self._event_time)
 
-    def _repeat(self, name: str, interval_ms: int, work: Any) -> None:
+    def _repeat(self, name: str, interval_ms: int, work: Callable[[], None]) -> None:
         """Call a function every so often, for as long as the operator is open."""
         if interval_ms <= 0:
             return
@@ -143,7 +148,7 @@ class SourceOperator(ReaderSourceOperator):
             self._event_time.emit_periodically()
         self._coordinator.reader_ended(self._subtask_index)
 
-    def snapshot_state(self, checkpoint_id: int) -> Any:
+    def snapshot_state(self, checkpoint_id: int) -> OperatorSnapshot:
         """Keep the splits as they are now."""
         if self._reader is not None:
             self._splits.update(self._reader.snapshot_state(checkpoint_id))
@@ -166,10 +171,10 @@ class SourceOperator(ReaderSourceOperator):
 
     # The coordinator
 
-    def _tell(self, event: Any) -> None:
+    def _tell(self, event: object) -> None:
         self._coordinator.handle_event(self._subtask_index, event)
 
-    def handle_event(self, event: Any) -> None:
+    def handle_event(self, event: object) -> None:
         """Handle an event of the coordinator; on the task's thread."""
         if self._reader is None:
             return  # closed meanwhile
@@ -191,7 +196,7 @@ class SourceOperator(ReaderSourceOperator):
         # This mail may have been put before the reader was found to have nothing, and be run after that.
         self.context.wake()
 
-    def _add_splits(self, splits: Sequence[Any]) -> None:
+    def _add_splits(self, splits: Sequence[SourceSplit]) -> None:
         assert self._reader is not None
         if self._reader.has_split_outputs:
             for split in splits:
@@ -231,14 +236,3 @@ class SourceOperator(ReaderSourceOperator):
     def is_waiting(self) -> bool:
         """Return whether the source waits for slower sources of its group."""
         return self.state is SourceState.WAITING_FOR_ALIGNMENT
-
-
-class PlainOutput(ReaderOutput):
-    """A reader's output where no watermarks are made: all splits share it."""
-
-    def create_output_for_split(self, split_id: str) -> ReaderOutput:
-        """Return the output of one split."""
-        return self
-
-    def release_output_for_split(self, split_id: str) -> None:
-        """Do nothing: splits have no outputs of their own."""

@@ -7,11 +7,16 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from flinkbuf._core.operators.source_operator import ReaderOutput
 from flinkbuf.streaming.sources.input_status import InputStatus
 from flinkbuf.streaming.sources.source import EnumeratorContext, ReaderContext, SourceReader, SplitEnumerator
+
+if TYPE_CHECKING:
+    import pyarrow
+
+    from flinkbuf.streaming.sources.source import SourceSplit
 
 
 class QueueEnumerator(SplitEnumerator):
@@ -24,7 +29,7 @@ class QueueEnumerator(SplitEnumerator):
         In the order in which they are given out.
     """
 
-    def __init__(self, context: EnumeratorContext, splits: Iterable[Any]) -> None:
+    def __init__(self, context: EnumeratorContext, splits: Iterable[SourceSplit]) -> None:
         self._context = context
         self._splits = deque(splits)
 
@@ -35,11 +40,11 @@ class QueueEnumerator(SplitEnumerator):
         else:
             self._context.signal_no_more_splits(subtask_index)
 
-    def add_splits_back(self, splits: Sequence[Any], subtask_index: int) -> None:
+    def add_splits_back(self, splits: Sequence[SourceSplit], subtask_index: int) -> None:
         """Give these splits out next."""
         self._splits.extendleft(reversed(splits))
 
-    def snapshot_state(self, checkpoint_id: int) -> list[Any]:
+    def snapshot_state(self, checkpoint_id: int) -> list[SourceSplit]:
         """Return the splits not assigned yet."""
         return list(self._splits)
 
@@ -53,20 +58,20 @@ class SplitReader(SourceReader):
 
     def __init__(self, context: ReaderContext) -> None:
         self._context = context
-        self._waiting: deque[Any] = deque()
-        self._split: Any = None
-        self._iterator: Iterator[Any] | None = None
+        self._waiting: deque[SourceSplit] = deque()
+        self._split: SourceSplit | None = None
+        self._iterator: Iterator[object] | None = None
         self._output: ReaderOutput | None = None
         self._count_before = 0  # of the output, when the split was begun
         self._has_no_more = False
 
     has_split_outputs = True
 
-    def open_split(self, split: Any) -> Iterator[Any]:
+    def open_split(self, split: Any) -> Iterator[object]:
         """Return the records of a split."""
         raise NotImplementedError(f"{type(self).__name__}.open_split")
 
-    def split_after(self, split: Any, record_count: int) -> Any:
+    def split_after(self, split: Any, record_count: int) -> SourceSplit:
         """Return the split without its first records, for a snapshot."""
         raise NotImplementedError(f"{type(self).__name__}.split_after")
 
@@ -75,7 +80,7 @@ class SplitReader(SourceReader):
         if not self._waiting:
             self._context.send_split_request()
 
-    def add_splits(self, splits: Sequence[Any]) -> None:
+    def add_splits(self, splits: Sequence[SourceSplit]) -> None:
         """Take more splits to read."""
         self._waiting.extend(splits)
 
@@ -91,7 +96,7 @@ class SplitReader(SourceReader):
             self._end_split(output)
         return InputStatus.MORE_AVAILABLE
 
-    def _begin_split(self, output: Any) -> bool:
+    def _begin_split(self, output: ReaderOutput) -> bool:
         if not self._waiting:
             return False
         self._split = self._waiting.popleft()
@@ -100,7 +105,8 @@ class SplitReader(SourceReader):
         self._iterator = iter(self.open_split(self._split))
         return True
 
-    def _end_split(self, output: Any) -> None:
+    def _end_split(self, output: ReaderOutput) -> None:
+        assert self._split is not None, "it was begun"
         split_id = self._split.split_id
         self._close_iterator()
         output.release_output_for_split(split_id)
@@ -116,7 +122,7 @@ class SplitReader(SourceReader):
     def pause_or_resume_splits(self, to_pause: Sequence[str], to_resume: Sequence[str]) -> None:
         """Do nothing: there is one split at a time, and the operator waits as a whole."""
 
-    def snapshot_state(self, checkpoint_id: int) -> list[Any]:
+    def snapshot_state(self, checkpoint_id: int) -> list[SourceSplit]:
         """Return the rest of the split in hand, and the splits that wait."""
         splits = list(self._waiting)
         if self._split is not None and self._output is not None:
@@ -135,24 +141,24 @@ class BatchReader(SplitReader):
         super().__init__(context)
         self._row_count = 0  # of the split in hand: what was taken of it was emitted, in the same turn
 
-    def read_batches(self, split: Any) -> Iterator[Any]:
+    def read_batches(self, split: Any) -> Iterator[pyarrow.RecordBatch]:
         """Return the batches of a split."""
         raise NotImplementedError(f"{type(self).__name__}.read_batches")
 
-    def split_behind(self, split: Any, row_count: int) -> Any:
+    def split_behind(self, split: Any, row_count: int) -> SourceSplit:
         """Return the split without its first rows, for a snapshot."""
         raise NotImplementedError(f"{type(self).__name__}.split_behind")
 
-    def open_split(self, split: Any) -> Iterator[Any]:
+    def open_split(self, split: Any) -> Iterator[object]:
         """Return the batches of a split, which are counted as they are taken."""
         self._row_count = 0
         return self._counted(self.read_batches(split))
 
-    def _counted(self, batches: Iterator[Any]) -> Iterator[Any]:
+    def _counted(self, batches: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
         for batch in batches:
             self._row_count += batch.num_rows
             yield batch
 
-    def split_after(self, split: Any, record_count: int) -> Any:
+    def split_after(self, split: Any, record_count: int) -> SourceSplit:
         """Return the split behind the rows that were emitted."""
         return self.split_behind(split, self._row_count)

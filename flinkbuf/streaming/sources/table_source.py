@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _ROWS_OF_RECORDS = 1024  # rows that are looked at at once where records are made of them
 
 
-def is_table(value: Any) -> bool:
+def is_table(value: object) -> bool:
     """Whether a value is a table by the Arrow PyCapsule interface, rather than one column, or a list of values.
 
     Examples
@@ -36,7 +36,7 @@ def is_table(value: Any) -> bool:
     return is_arrow and not isinstance(value, type) and (hasattr(value, "columns") or hasattr(value, "read_all"))
 
 
-def plain_table(data: Any) -> pa.Table:
+def plain_table(data: object) -> pa.Table:
     """Return a table of plain columns, which does not change when what it is made of does.
 
     Dictionaries, views, run ends and extension types become the type that their values have. An index of pandas is a
@@ -147,7 +147,7 @@ class TableSource(Source):
         ranges = enumerate(itertools.pairwise(ends), 1)
         return QueueEnumerator(context, [TableSplit(str(part), *range_) for part, range_ in ranges])
 
-    def restore_enumerator(self, context: EnumeratorContext, checkpoint: Sequence[Any]) -> SplitEnumerator:
+    def restore_enumerator(self, context: EnumeratorContext, checkpoint: Sequence[TableSplit]) -> SplitEnumerator:
         """The parts that nobody had."""
         return QueueEnumerator(context, checkpoint)
 
@@ -155,7 +155,7 @@ class TableSource(Source):
         """Read rows as records."""
         return TableReader(context, self._table, self._row_type)
 
-    def of_batches(self, wanted: Any, max_rows: int, max_bytes: int) -> tuple[TableColumnSource, pa.Schema]:
+    def of_batches(self, wanted: object, max_rows: int, max_bytes: int) -> tuple[TableColumnSource, pa.Schema]:
         """Return a source of the same rows as batches of columns, and their schema."""
         schema = wanted_schema(wanted, self._row_type, self._table.schema)
         return TableColumnSource(self._table, schema, max_rows, max_bytes), schema

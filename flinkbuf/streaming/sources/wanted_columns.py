@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from flinkbuf._core.flow.batch_records import RecordsToBatch
 from flinkbuf.errors import CorruptDataError
@@ -72,7 +72,7 @@ class MessageRows:
         return batch_in(self.place, [batch.column(name) for name in schema.names], schema), kept
 
 
-def kept_description(description: Any, row_type: RowTypeInfo) -> RowTypeInfo | pa.Schema:
+def kept_description(description: object, row_type: RowTypeInfo) -> RowTypeInfo | pa.Schema:
     """Return what a source keeps of what it was told of its rows; a schema knows the digits of decimals."""
     if isinstance(description, TypeInformation):
         return row_type
@@ -82,7 +82,7 @@ def kept_description(description: Any, row_type: RowTypeInfo) -> RowTypeInfo | p
         return row_type
 
 
-def wanted_schema(wanted: Any, row_type: RowTypeInfo, description: RowTypeInfo | pa.Schema) -> pa.Schema:
+def wanted_schema(wanted: object, row_type: RowTypeInfo, description: RowTypeInfo | pa.Schema) -> pa.Schema:
     """Return the schema of the batches that are made of rows.
 
     Parameters

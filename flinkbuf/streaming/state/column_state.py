@@ -29,7 +29,7 @@ class ColumnState(Protocol):
 
     name: str
 
-    def frozen_rows(self) -> Sequence[Any]:
+    def frozen_rows(self) -> Sequence[object]:
         """Return all there is as batches, which nobody changes; the key columns come first."""
         ...
 

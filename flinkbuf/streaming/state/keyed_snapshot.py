@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from flinkbuf._core.state.keyed_state import KeyedState
 from flinkbuf._core.state.state_codec import GroupWriter, TableEncoder
@@ -15,6 +15,9 @@ from flinkbuf.checkpoints.state_file import KEYED, Region, SectionWriter, Snapsh
 from flinkbuf.checkpoints.state_index import StateMeta, keyed_head
 from flinkbuf.streaming.state.key_groups import KeyGroups
 from flinkbuf.streaming.state.snapshot import KeyedSnapshot, SnapshotTarget, StoredState
+
+if TYPE_CHECKING:
+    from flinkbuf.streaming.state.snapshot import StateBytes
 
 # Bytes that are held before they are written, however large the state is. More would not stay in the processor's cache
 # on their way from the values into the file, which halves the speed.
@@ -28,7 +31,7 @@ class StateSections:
     writer: SectionWriter
     state: int  # its place in the head of the region
 
-    def put(self, key_group: int, data: Any) -> None:
+    def put(self, key_group: int, data: StateBytes) -> None:
         """Write one section."""
         self.writer.put(self.state, key_group, data)
 
@@ -86,7 +89,7 @@ class FrozenTimers:
     """The timers of one service and one domain, as (time, token, namespace)."""
 
     meta: StateMeta
-    timers: Iterable[Any]
+    timers: Iterable[object]
 
     def write(self, writer: StateSections, buffers: GroupWriter, key_groups: KeyGroups) -> None:
         """Write all timers."""

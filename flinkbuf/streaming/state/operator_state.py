@@ -5,8 +5,8 @@ Flink: DefaultOperatorStateBackend, PartitionableListState, HeapBroadcastState.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, TypeVar
 
 from flinkbuf._core.value.own_value import copied, is_fixed_value
 from flinkbuf.streaming.state.snapshot import OperatorSnapshot, saving
@@ -20,73 +20,78 @@ from flinkbuf.streaming.state.state import (
     StateDescriptor,
 )
 
+T = TypeVar("T")
+K = TypeVar("K")
+V = TypeVar("V")
+S = TypeVar("S")
 
-class OperatorListState(ListState[Any]):
+
+class OperatorListState(ListState[T]):
     """A list of one subtask. What can change is copied on its way in and out."""
 
-    def __init__(self, name: str, elements: Iterable[Any] = ()) -> None:
+    def __init__(self, name: str, elements: Iterable[T] = ()) -> None:
         self._name = name
         self._elements = list(elements)
 
-    def get(self) -> list[Any]:
+    def get(self) -> list[T]:
         return [copied(element) for element in self._elements]
 
-    def add(self, value: Any) -> None:
+    def add(self, value: T) -> None:
         self.add_all([value])
 
-    def add_all(self, values: Iterable[Any]) -> None:
+    def add_all(self, values: Iterable[T]) -> None:
         with saving("list state", self._name):
             self._elements += [copied(value) for value in values]
 
-    def update(self, values: Iterable[Any]) -> None:
+    def update(self, values: Iterable[T]) -> None:
         with saving("list state", self._name):
             self._elements = [copied(value) for value in values]
 
     def clear(self) -> None:
         self._elements = []
 
-    def frozen(self) -> list[Any]:
+    def frozen(self) -> list[T]:
         """Return the elements as they are now, for a snapshot; they are never changed in place."""
         return list(self._elements)
 
 
-class HeapBroadcastState(BroadcastState[Any, Any]):
+class HeapBroadcastState(BroadcastState[K, V]):
     """A map of one subtask. What can change is copied on its way in and out."""
 
-    def __init__(self, name: str, entries: Mapping[Any, Any] | None = None) -> None:
+    def __init__(self, name: str, entries: Mapping[K, V] | None = None) -> None:
         self.name = name
-        self._entries = dict(entries or {})
-        self._lent: dict[Any, Any] = {}  # what readers were given: copies, as long as the entries stay what they are
+        self._entries: dict[K, V] = dict(entries or {})
+        self._lent: dict[K, V] = {}  # what readers were given: copies, as long as the entries stay what they are
 
-    def get(self, key: Any) -> Any:
-        return copied(self._entries.get(key))
+    def get(self, key: K) -> V:
+        return copied(self._value(key))
 
-    def contains(self, key: Any) -> bool:
+    def contains(self, key: K) -> bool:
         return self._entries.get(key) is not None
 
-    def items(self) -> Iterator[tuple[Any, Any]]:
+    def items(self) -> Iterator[tuple[K, V]]:
         return ((key, copied(value)) for key, value in self._entries.items())
 
-    def keys(self) -> Iterator[Any]:
+    def keys(self) -> Iterator[K]:
         return iter(self._entries.keys())
 
-    def values(self) -> Iterator[Any]:
+    def values(self) -> Iterator[V]:
         return (copied(value) for value in self._entries.values())
 
     def is_empty(self) -> bool:
         return not self._entries
 
-    def put(self, key: Any, value: Any) -> None:
+    def put(self, key: K, value: V) -> None:
         self.put_all({key: value})
 
-    def put_all(self, dict_value: Any) -> None:
+    def put_all(self, dict_value: dict[K, V]) -> None:
         with saving("broadcast state", self.name):
             new = {copied(key): copied(value) for key, value in dict(dict_value).items()}
         self._entries.update(new)
         for key in new:
             self._lent.pop(key, None)
 
-    def remove(self, key: Any) -> None:
+    def remove(self, key: K) -> None:
         self._entries.pop(key, None)
         self._lent.pop(key, None)
 
@@ -94,56 +99,59 @@ class HeapBroadcastState(BroadcastState[Any, Any]):
         self._entries.clear()
         self._lent.clear()
 
-    def frozen(self) -> dict[Any, Any]:
+    def frozen(self) -> dict[K, V]:
         """Return the entries as they are now, for a snapshot; their values are never changed in place."""
         return dict(self._entries)
 
-    def lend(self, key: Any) -> Any:
+    def _value(self, key: K) -> Any:  # None, where there is none: the API has no type for that
+        return self._entries.get(key)
+
+    def lend(self, key: K) -> V:
         """Return the value of `key` to a reader, who must not change it: the same copy until it is put anew."""
-        value = self._entries.get(key)
+        value = self._value(key)
         if is_fixed_value(value):
             return value
         if key not in self._lent:
             self._lent[key] = copied(value)
         return self._lent[key]
 
-    def lend_all(self) -> Iterator[tuple[Any, Any]]:
+    def lend_all(self) -> Iterator[tuple[K, V]]:
         """Go over keys and values as `lend` gives them."""
         return ((key, self.lend(key)) for key in self._entries)
 
-    def read_only(self) -> ReadOnlyHeapBroadcastState:
+    def read_only(self) -> ReadOnlyHeapBroadcastState[K, V]:
         """Return a view that refuses to be written."""
         return ReadOnlyHeapBroadcastState(self)
 
 
-class ReadOnlyHeapBroadcastState(ReadOnlyBroadcastState[Any, Any]):
+class ReadOnlyHeapBroadcastState(ReadOnlyBroadcastState[K, V]):
     """Shows a broadcast state to those who may not change it."""
 
-    def __init__(self, state: HeapBroadcastState) -> None:
+    def __init__(self, state: HeapBroadcastState[K, V]) -> None:
         self._state = state
 
-    def get(self, key: Any) -> Any:
+    def get(self, key: K) -> V:
         return self._state.lend(key)
 
-    def contains(self, key: Any) -> bool:
+    def contains(self, key: K) -> bool:
         return self._state.contains(key)
 
     def is_empty(self) -> bool:
         return self._state.is_empty()
 
-    def items(self) -> Iterator[tuple[Any, Any]]:
+    def items(self) -> Iterator[tuple[K, V]]:
         return self._state.lend_all()
 
-    def keys(self) -> Iterator[Any]:
+    def keys(self) -> Iterator[K]:
         return self._state.keys()
 
-    def values(self) -> Iterator[Any]:
+    def values(self) -> Iterator[V]:
         return (value for _, value in self._state.lend_all())
 
     def clear(self) -> None:
         raise TypeError(self._refusal())
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> object:
         # As in PyFlink the methods that write are not there; the error says why.
         raise AttributeError(self._refusal() if name in ("put", "put_all", "remove") else name)
 
@@ -193,7 +201,7 @@ class OperatorStateBackend(OperatorStateStore):
             "broadcast", state_descriptor, lambda: HeapBroadcastState(name, self._restored.broadcasts.get(name))
         )
 
-    def _state(self, mode: str, descriptor: StateDescriptor, make: Any) -> Any:
+    def _state(self, mode: str, descriptor: StateDescriptor, make: Callable[[], S]) -> S:
         known = self._known.get(descriptor.name)
         if known is None:
             self._check_restored(mode, descriptor.name)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from flinkbuf._core.state.key_context import KeyContext
 from flinkbuf._core.state.rocksdb_table import RocksDbTable, after, places_in, replaced, restamped, use_rocksdb_table
@@ -23,6 +23,11 @@ from flinkbuf.streaming.state.state import StateDescriptor
 from flinkbuf.streaming.state.state_backend import KeyedStateBackend, check_same
 from flinkbuf.streaming.state.timers import TimerServices
 from flinkbuf.streaming.time.clock import Clock
+
+if TYPE_CHECKING:
+    from flinkbuf._core.state.keyed_state import KeyedState
+    from flinkbuf.streaming.state.keyed_snapshot import StatePart
+    from flinkbuf.streaming.state.snapshot import KeyedPart, StateBytes
 
 INCREMENTAL = "execution.checkpointing.incremental"
 LOCAL_DIRECTORIES = "state.backend.rocksdb.localdir"
@@ -48,7 +53,7 @@ class RocksDbStateBackend(KeyedStateBackend):
         key_groups: KeyGroups,
         clock: Clock,
         timers: TimerServices,
-        options: Mapping[str, Any],
+        options: Mapping[str, object],
     ) -> None:
         super().__init__(key_context, key_groups, clock, timers)
         parents = [each for each in str(options.get(LOCAL_DIRECTORIES, "")).replace(":", ",").split(",") if each]
@@ -58,7 +63,7 @@ class RocksDbStateBackend(KeyedStateBackend):
         self._owned = OwnedDirectory(PREFIX, parent)  # not left for good by a process that is killed
         self._directory = self._owned.path
         self._is_incremental = str(options.get(INCREMENTAL, "false")).lower() == "true"
-        self._capacity = int(options.get(CACHE_ENTRIES, 10_000))
+        self._capacity = int(str(options.get(CACHE_ENTRIES, 10_000)))
         self._tables: list[RocksDbTable] = []
         self._metas: dict[int, StateMeta] = {}  # by number in places
         self._uploads = UploadedFiles()
@@ -79,7 +84,7 @@ class RocksDbStateBackend(KeyedStateBackend):
         self._metas[number] = meta
         return number
 
-    def _prepare(self, meta: StateMeta, descriptor: StateDescriptor, state: Any) -> None:
+    def _prepare(self, meta: StateMeta, descriptor: StateDescriptor, state: KeyedState) -> None:
         codecs = self.key_groups.key_codec, codec_of(descriptor.type_info)
         grouper, number = self.key_groups.grouper(), self._number_of(meta)
         if self._metas[number].has_ttl != meta.has_ttl:
@@ -92,7 +97,7 @@ class RocksDbStateBackend(KeyedStateBackend):
         self._tables.append(table)
 
     def _restamp(
-        self, number: int, state: Any, key_codec: TypeCodec | None, codec: TypeCodec | None, had_ttl: bool
+        self, number: int, state: KeyedState, key_codec: TypeCodec | None, codec: TypeCodec | None, had_ttl: bool
     ) -> None:
         """Give the entries that the database has of a state stamps, or take them away."""
         for group in range(self.key_groups.first, self.key_groups.last + 1):
@@ -106,7 +111,13 @@ class RocksDbStateBackend(KeyedStateBackend):
             self._store.write(batch)
 
     def _read(
-        self, meta: StateMeta, descriptor: StateDescriptor, state: Any, key_group: int, data: Any, had_ttl: bool
+        self,
+        meta: StateMeta,
+        descriptor: StateDescriptor,
+        state: KeyedState,
+        key_group: int,
+        data: StateBytes,
+        had_ttl: bool,
     ) -> None:
         codecs = self.key_groups.key_codec, codec_of(descriptor.type_info)
         entries = places_in(data, key_group, self._number_of(meta), *codecs, had_ttl)
@@ -115,11 +126,11 @@ class RocksDbStateBackend(KeyedStateBackend):
         for begin in range(0, len(entries), _BATCH_COUNT):
             self._store.write(entries[begin : begin + _BATCH_COUNT])
 
-    def snapshot(self) -> Any:
+    def snapshot(self) -> KeyedPart:
         """Flush changed values to the database and link its files; the operator may go on at once."""
         for table in self._tables:
             table.write_back()
-        parts: list[Any] = [*self._frozen_timers(), *self._frozen_columns()]
+        parts: list[StatePart] = [*self._frozen_timers(), *self._frozen_columns()]
         parts += self._unread({*(part.meta.key for part in parts), *(meta.key for meta in self._metas.values())})
         self._snapshot_count += 1
         directory = self._directory / f"snapshot-{self._snapshot_count}"

@@ -121,7 +121,7 @@ class LiveRocksDbSnapshot:
         is_own = self._files.is_incremental and target.open_shared is not None and not target.kind.is_savepoint
         return self._write_own(target) if is_own else self._write_common(target)
 
-    def _head(self) -> dict[str, Any]:
+    def _head(self) -> dict[str, object]:
         groups = self._key_groups
         metas = (*(part.meta for part in self._parts), *self._files.metas.values())
         return keyed_head(groups.max_parallelism, groups.first, groups.last, repr(groups.key_type), metas)

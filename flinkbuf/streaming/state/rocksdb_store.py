@@ -6,12 +6,15 @@ import errno
 import shutil
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from types import ModuleType
 
 WRITE_BUFFER_SIZE = 8 << 20  # bytes that are not in a file yet: they are written while the task waits for a snapshot
 
 
-def rocksdict() -> Any:
+def rocksdict() -> ModuleType:
     """Return the package; ImportError says how to get it."""
     try:
         import rocksdict

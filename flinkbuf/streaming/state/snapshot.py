@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from flinkbuf._core.value.type_codec import TypeCodec
 from flinkbuf.checkpoints.files import StateOutput
@@ -28,6 +28,9 @@ from flinkbuf.checkpoints.state_file import (
 from flinkbuf.checkpoints.state_index import index_of, operator_states
 from flinkbuf.errors import CorruptDataError, state_refused
 
+if TYPE_CHECKING:
+    from flinkbuf.streaming.state.key_groups import KeyGroups
+
 _OBJECTS = TypeCodec("OBJECT")
 _MODES = {"list": "lists", "union list": "union_lists", "broadcast": "broadcasts"}
 
@@ -35,6 +38,9 @@ _MODES = {"list": "lists", "union list": "union_lists", "broadcast": "broadcasts
 def never() -> bool:
     """Return False: the snapshot is never cancelled."""
     return False
+
+
+StateBytes = bytes | memoryview
 
 
 @contextmanager
@@ -85,13 +91,13 @@ class StoredState:
         self._snapshot, self._index = snapshot, index
         self._kept: list[tuple[int, bytes]] | None = None
 
-    def sections(self, key_groups: Any) -> Iterator[tuple[int, Any]]:
+    def sections(self, key_groups: KeyGroups) -> Iterator[tuple[int, StateBytes]]:
         """Yield the bytes of the state in those of `key_groups`, as (key group, bytes)."""
         if self._kept is not None:
             return iter(self._kept)
         return self._snapshot.read(self._index, key_groups)
 
-    def keep(self, key_groups: Any) -> list[tuple[int, bytes]]:
+    def keep(self, key_groups: KeyGroups) -> list[tuple[int, bytes]]:
         """Return the sections, and keep them from now on: the file may be deleted later."""
         if self._kept is None:
             self._kept = [(group, bytes(data)) for group, data in self.sections(key_groups)]
@@ -125,7 +131,7 @@ class KeyedSnapshot:
         """Drop a state; code that has it already may go on with it."""
         self._stored.pop(index, None)
 
-    def read(self, index: int, key_groups: Any) -> Iterator[tuple[int, Any]]:
+    def read(self, index: int, key_groups: KeyGroups) -> Iterator[tuple[int, StateBytes]]:
         """Yield the bytes of one state in some key groups."""
         found = [each for each in self._region.sections if each.state == index and each.key_group in key_groups]
         with self._lock:
@@ -167,9 +173,9 @@ class OperatorSnapshot:
     """
 
     keyed: tuple[KeyedPart, ...] = ()
-    lists: Mapping[str, list[Any]] = field(default_factory=dict)  # each subtask has some of the elements
-    union_lists: Mapping[str, list[Any]] = field(default_factory=dict)  # each gets all elements of all
-    broadcasts: Mapping[str, dict[Any, Any]] = field(default_factory=dict)  # all have the same
+    lists: Mapping[str, list[object]] = field(default_factory=dict)  # each subtask has some of the elements
+    union_lists: Mapping[str, list[object]] = field(default_factory=dict)  # each gets all elements of all
+    broadcasts: Mapping[str, dict[object, object]] = field(default_factory=dict)  # all have the same
     alike: frozenset[str] = frozenset()  # union lists of which each part says all; known while the operator runs
 
     @property
@@ -180,7 +186,7 @@ class OperatorSnapshot:
     def write_operator(self, target: SnapshotTarget) -> tuple[int, int] | None:
         """Write what belongs to the subtask, not to keys; return offset and size, or None if there is nothing."""
         writer = SectionWriter(target.output, OPERATOR, target.is_compressed)
-        states: list[dict[str, Any]] = []
+        states: list[dict[str, object]] = []
         for mode, attribute in _MODES.items():
             for name, values in getattr(self, attribute).items():
                 with saving(f"{mode} state", name):
@@ -228,7 +234,7 @@ class OperatorSnapshot:
         return output.handle(*place).data
 
     @staticmethod
-    def decode(data: Any) -> OperatorSnapshot:
+    def decode(data: StateBytes) -> OperatorSnapshot:
         """Return what `encode` was called on, keyed parts still as bytes. CorruptDataError if they are not its."""
         whole = Region(StateHandle(len(data), data=bytes(data)), None, SNAPSHOT)
         handles = [StateHandle(len(part), data=bytes(part)) for _, part in whole.read(whole.sections)]
@@ -257,7 +263,7 @@ def redistribute(snapshots: Iterable[OperatorSnapshot], parallelism: int, subtas
     [{'offsets': [1, 2]}, {'offsets': [3, 4]}, {'offsets': [5]}]
     """
     old = list(snapshots)
-    union: dict[str, list[Any]] = {}
+    union: dict[str, list[object]] = {}
     for snapshot in old:
         for name, elements in snapshot.union_lists.items():
             union.setdefault(name, []).extend(elements)
@@ -269,13 +275,13 @@ def redistribute(snapshots: Iterable[OperatorSnapshot], parallelism: int, subtas
     )
 
 
-def _deal(old: list[OperatorSnapshot], parallelism: int, subtask_index: int) -> dict[str, list[Any]]:
+def _deal(old: list[OperatorSnapshot], parallelism: int, subtask_index: int) -> dict[str, list[object]]:
     """Deal the elements of each list out in order, to each subtask as many as to any other or one more.
 
     The subtask that gets one more changes from list to list.
     """
     names = dict.fromkeys(name for snapshot in old for name in snapshot.lists)
-    dealt: dict[str, list[Any]] = {}
+    dealt: dict[str, list[object]] = {}
     start = 0
     for name in names:
         elements = [element for snapshot in old for element in snapshot.lists.get(name, ())]

@@ -536,7 +536,7 @@ class AggregatingStateDescriptor(StateDescriptor):
             raise TypeError(f"The input must be an AggregateFunction with {', '.join(methods)}; got {agg_function!r}")
         self._agg_function = agg_function
 
-    def get_agg_function(self) -> Any:
+    def get_agg_function(self) -> object:
         """Return the function."""
         return self._agg_function
 

@@ -5,7 +5,7 @@ Flink: KeyedStateBackend, HeapKeyedStateBackend.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from flinkbuf._core.state import keyed_state, ttl_state
 from flinkbuf._core.state.key_context import KeyContext, key_of
@@ -20,6 +20,11 @@ from flinkbuf.streaming.state.state_ttl import StateTtlConfig
 from flinkbuf.streaming.state.timers import TimerServices
 from flinkbuf.streaming.time.clock import Clock
 from flinkbuf.types.duration import milliseconds_of
+
+if TYPE_CHECKING:
+    from flinkbuf._core.state.keyed_state import KeyedState
+    from flinkbuf.streaming.state.keyed_snapshot import StatePart
+    from flinkbuf.streaming.state.snapshot import StateBytes
 
 _DOMAINS = ("event time", "processing time")
 
@@ -44,7 +49,7 @@ class KeyedStateBackend:
         self.key_groups = key_groups
         self._clock = clock
         self._timers = timers
-        self._states: dict[tuple[str, str], tuple[StateMeta, StateDescriptor, Any]] = {}
+        self._states: dict[tuple[str, str], tuple[StateMeta, StateDescriptor, KeyedState]] = {}
         self._restored: tuple[KeyedSnapshot, ...] = ()
         self._columns: list[tuple[ColumnState, int]] = []
 
@@ -58,7 +63,7 @@ class KeyedStateBackend:
         """
         return self._state(descriptor, False)
 
-    def get_internal_state(self, descriptor: StateDescriptor) -> Any:
+    def get_internal_state(self, descriptor: StateDescriptor) -> object:
         """Return a state of the operator itself, with ``set_namespace`` and ``merge_namespaces``.
 
         Its name is its own: a user's state may have the same.
@@ -83,11 +88,11 @@ class KeyedStateBackend:
                 snapshot.forget(index)
         self._columns.append((state, key_count))
 
-    def keys(self, state: Any) -> list[Any]:
+    def keys(self, state: KeyedState) -> list[object]:
         """Return the keys that have a value in a state, in its namespace."""
         return [key_of(token) for token in state.tokens()]
 
-    def _state(self, descriptor: StateDescriptor, is_internal: bool) -> Any:
+    def _state(self, descriptor: StateDescriptor, is_internal: bool) -> KeyedState:
         if not isinstance(descriptor, StateDescriptor):
             raise TypeError(f"expected a descriptor of a state, got {descriptor!r}")
         has_ttl = descriptor.ttl_config is not None
@@ -105,7 +110,7 @@ class KeyedStateBackend:
             raise TypeError(f"there is a state {meta.name!r} already, with another time to live: give one another name")
         return known[2]
 
-    def _fill(self, meta: StateMeta, descriptor: StateDescriptor, state: Any) -> None:
+    def _fill(self, meta: StateMeta, descriptor: StateDescriptor, state: KeyedState) -> None:
         """Put what snapshots have under this name into a new state."""
         for snapshot in self._restored:
             index = snapshot.find(meta.key)
@@ -117,11 +122,17 @@ class KeyedStateBackend:
                 self._read(meta, descriptor, state, key_group, data, had_ttl)
             snapshot.forget(index)
 
-    def _prepare(self, meta: StateMeta, descriptor: StateDescriptor, state: Any) -> None:
+    def _prepare(self, meta: StateMeta, descriptor: StateDescriptor, state: KeyedState) -> None:
         """Say where a new state keeps its values."""
 
     def _read(
-        self, meta: StateMeta, descriptor: StateDescriptor, state: Any, key_group: int, data: Any, had_ttl: bool
+        self,
+        meta: StateMeta,
+        descriptor: StateDescriptor,
+        state: KeyedState,
+        key_group: int,
+        data: StateBytes,
+        had_ttl: bool,
     ) -> None:
         """Put the entries of one section into a state; what did not expire and does now is new."""
         codecs = self.key_groups.key_codec, codec_of(descriptor.type_info)
@@ -130,7 +141,7 @@ class KeyedStateBackend:
     def snapshot(self) -> KeyedPart:
         """Take references to all there is; the operator may go on at once."""
         now = self._clock.now_ms()
-        parts: list[Any] = []
+        parts: list[StatePart] = []
         for meta, descriptor, state in self._states.values():
             config = descriptor.ttl_config
             is_filtered = config is not None and config.get_cleanup_strategies().in_full_snapshot()
@@ -195,8 +206,8 @@ class KeyedStateBackend:
         """Free the memory that states have outside of Python."""
 
 
-def _make(descriptor: Any, key_context: KeyContext, clock: Clock) -> Any:
-    functions: tuple[Any, ...] = ()
+def _make(descriptor: Any, key_context: KeyContext, clock: Clock) -> KeyedState:
+    functions: tuple[object, ...] = ()
     if descriptor.kind == "reducing":
         function = descriptor.get_reduce_function()
         functions = (getattr(function, "reduce", function),)

@@ -51,7 +51,7 @@ class IncrementalCleanup(CleanupStrategy):
 class CompactionCleanup(CleanupStrategy):
     """What PyFlink tells RocksDB's compaction; kept for programs that ask for it again."""
 
-    def __init__(self, query_time_after_num_entries: int, periodic_compaction_time: Any = None) -> None:
+    def __init__(self, query_time_after_num_entries: int, periodic_compaction_time: Duration | None = None) -> None:
         self._entries = query_time_after_num_entries
         self._period = periodic_compaction_time or COMPACTION_PERIOD
 
@@ -59,7 +59,7 @@ class CompactionCleanup(CleanupStrategy):
         """Return after how many entries a compaction looks at the clock."""
         return self._entries
 
-    def get_periodic_compaction_time(self) -> Any:
+    def get_periodic_compaction_time(self) -> Duration:
         """Return after what time a file is compacted although nothing else asks for it."""
         return self._period
 
@@ -224,11 +224,11 @@ class StateTtlConfigBuilder:
         self._cleanup: dict[TtlCleanup.Strategies, Any] = {}
         self._cleans_in_background = True
 
-    def _choose(self, **chosen: Any) -> StateTtlConfigBuilder:
+    def _choose(self, **chosen: object) -> StateTtlConfigBuilder:
         self._chosen |= chosen
         return self
 
-    def _clean_up(self, way: TtlCleanup.Strategies, how: Any) -> StateTtlConfigBuilder:
+    def _clean_up(self, way: TtlCleanup.Strategies, how: object) -> StateTtlConfigBuilder:
         self._cleanup[way] = how
         return self
 
@@ -282,7 +282,7 @@ class StateTtlConfigBuilder:
         return self._clean_up(TtlCleanup.Strategies.INCREMENTAL_CLEANUP, how)
 
     def cleanup_in_rocksdb_compact_filter(
-        self, query_time_after_num_entries: int, periodic_compaction_time: Any = None
+        self, query_time_after_num_entries: int, periodic_compaction_time: Duration | None = None
     ) -> StateTtlConfigBuilder:
         """Take PyFlink's settings, which change nothing: our RocksDB drops nothing while it compacts."""
         how = CompactionCleanup(query_time_after_num_entries, periodic_compaction_time)

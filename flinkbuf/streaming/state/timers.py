@@ -189,9 +189,9 @@ class TimerServices:
         self._keys = keys
         self._clock = clock
         self._services: dict[str, InternalTimerService] = {}
-        self._restored: dict[str, tuple[list[Any], list[Any]]] = {}
+        self._restored: dict[str, tuple[list[object], list[object]]] = {}
 
-    def service(self, name: str, target: Any) -> InternalTimerService:
+    def service(self, name: str, target: object) -> InternalTimerService:
         """Return the service `name`, made if there is none; its timers call methods of `target`.
 
         Parameters
@@ -206,7 +206,7 @@ class TimerServices:
             service.restore(*self._restored.pop(name, ((), ())))
         return service
 
-    def _make_service(self, name: str, target: Any) -> InternalTimerService:
+    def _make_service(self, name: str, target: object) -> InternalTimerService:
         return InternalTimerService(name, self._keys, target, self._clock)
 
     def advance_watermark(self, timestamp: int) -> None:

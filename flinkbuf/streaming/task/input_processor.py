@@ -6,7 +6,7 @@ Flink: StreamOneInputProcessor, StreamMultipleInputProcessor, StreamTaskSourceIn
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from flinkbuf._core.operators.stream_operator import Input
 from flinkbuf._core.task.stream_input import TaskSourceOutput
@@ -23,6 +23,11 @@ from flinkbuf.streaming.sources.input_status import InputStatus
 from flinkbuf.streaming.task.input_selection import NONE_AVAILABLE, MultipleInputSelectionHandler
 from flinkbuf.types.values import InternalWatermark, LatencyMarker
 
+if TYPE_CHECKING:
+    from flinkbuf._core.operators.source_operator import SourceOperatorBase
+    from flinkbuf.network.input_gate import InputGate, UnionInputGate
+    from flinkbuf.streaming.time.valve import StatusWatermarkValve
+
 TURN_NS = 1_000_000  # how long a source is meant to be busy in one call
 FIRST_RECORDS, MAX_RECORDS = 16, 4096
 
@@ -38,19 +43,23 @@ class StreamTaskInput(Protocol):
 class BarrierHandler(Protocol):
     """Decides when a checkpoint is taken; one for all gates of a task. Flink: ``CheckpointBarrierHandler``."""
 
-    def process_barrier(self, barrier: CheckpointBarrier, gate: Any, channel: int) -> None:
+    def process_barrier(self, barrier: CheckpointBarrier, gate: InputGate | UnionInputGate, channel: int) -> None:
         """Take a barrier; its channel is blocked until ``gate.resume_consumption(channel)``."""
         ...
 
-    def process_cancellation(self, marker: CancelCheckpointMarker, gate: Any, channel: int) -> None:
+    def process_cancellation(
+        self, marker: CancelCheckpointMarker, gate: InputGate | UnionInputGate, channel: int
+    ) -> None:
         """Note that a checkpoint was aborted by a task before this one."""
         ...
 
-    def process_announcement(self, announcement: EventAnnouncement, gate: Any, channel: int) -> None:
+    def process_announcement(
+        self, announcement: EventAnnouncement, gate: InputGate | UnionInputGate, channel: int
+    ) -> None:
         """Note that a barrier is on its way behind records."""
         ...
 
-    def process_end_of_partition(self, gate: Any, channel: int) -> None:
+    def process_end_of_partition(self, gate: InputGate | UnionInputGate, channel: int) -> None:
         """Note that no barrier comes from this channel any more."""
         ...
 
@@ -64,7 +73,7 @@ class NetworkInputEvents:
     barriers : BarrierHandler
     """
 
-    def __init__(self, gate: Any, barriers: BarrierHandler) -> None:
+    def __init__(self, gate: InputGate | UnionInputGate, barriers: BarrierHandler) -> None:
         self._gate = gate
         self._barriers = barriers
         self._ended_channels: set[int] = set()
@@ -95,7 +104,7 @@ class NetworkInputEvents:
             return InputStatus.MORE_AVAILABLE
         return InputStatus.END_OF_DATA if self._is_drained else InputStatus.STOPPED
 
-    def process_marker(self, channel: int, marker: Any, target: Any, valve: Any) -> None:
+    def process_marker(self, channel: int, marker: object, target: Input, valve: StatusWatermarkValve) -> None:
         """Pass on an element that is neither record nor watermark. Attributes of records are ignored here."""
         if isinstance(marker, LatencyMarker):
             target.process_latency_marker(marker)
@@ -115,7 +124,7 @@ class SourceInput:
         Nanoseconds of a clock that never jumps.
     """
 
-    def __init__(self, operator: Any, output: TaskSourceOutput, ticks: Callable[[], int]) -> None:
+    def __init__(self, operator: SourceOperatorBase, output: TaskSourceOutput, ticks: Callable[[], int]) -> None:
         self._operator = operator
         self._output = output
         self._ticks = ticks
@@ -162,7 +171,7 @@ class FinishedOperatorInput(Input):
     Flink: FinishedOnRestoreInput.
     """
 
-    def process_element(self, value: Any, timestamp: int) -> None:
+    def process_element(self, value: object, timestamp: int) -> None:
         """Raise: the task that sends a record begins from another checkpoint than this one."""
         raise RuntimeError(
             f"the record {value!r} comes to a task that was finished before the checkpoint it starts from"
@@ -174,7 +183,7 @@ class FinishedOperatorInput(Input):
     def process_watermark_status(self, is_idle: bool) -> None:
         """Do nothing: event time has ended here."""
 
-    def process_latency_marker(self, marker: Any) -> None:
+    def process_latency_marker(self, marker: object) -> None:
         """Do nothing: a finished operator measures no latency."""
 
 

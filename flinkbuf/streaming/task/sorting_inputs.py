@@ -6,7 +6,7 @@ Flink: SortingDataInput, MultiInputSortingDataInput, StreamMultipleInputProcesso
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Protocol
 
 from flinkbuf._core.sort.record_sorter import RecordSorter
 from flinkbuf._core.task.sorted_input import SortedInput, SortedMerge
@@ -18,7 +18,21 @@ from flinkbuf.streaming.sources.input_status import InputStatus
 from flinkbuf.streaming.state.key_groups import codec_of
 from flinkbuf.streaming.task.input_selection import InputSelection
 
+if TYPE_CHECKING:
+    from flinkbuf._core.flow.record_reader import RecordReader
+    from flinkbuf._core.operators.stream_operator import StreamOperator
+    from flinkbuf.network.io_manager import IOManager
+    from flinkbuf.streaming.chain.runtime_context import RuntimeContext
+
 MIN_SORTER_BYTES = 64 * 1024
+
+
+class InputProcessor(Protocol):
+    """The default action of a task: reads its inputs, for one turn at a time. Flink: ``StreamInputProcessor``."""
+
+    def process_input(self) -> int:
+        """Do one turn; return an `InputStatus`."""
+        ...
 
 
 class InputSorting:
@@ -41,7 +55,7 @@ class InputSorting:
         configs: Sequence[InputConfig],
         memory_bytes: int,
         memory: ManagedMemory | None = None,
-        io_manager: Any = None,
+        io_manager: IOManager | None = None,
     ) -> None:
         self._io_manager = io_manager
         self._memory = memory
@@ -53,9 +67,10 @@ class InputSorting:
         self._selectors: list[SelectorCall] = []
         self.inputs: list[SortedInput] = []
 
-    def make(self, index: int, config: InputConfig, reader: Any, operator: Any) -> SortedInput:
+    def make(self, index: int, config: InputConfig, reader: RecordReader, operator: StreamOperator) -> SortedInput:
         """Return the sorter of an input."""
-        key: Any = config.sort_key
+        key = config.sort_key
+        assert key is not None, "only inputs with a key are sorted"
         if isinstance(key.selector, SelectorCall):
             self._selectors.append(key.selector)
         sorter = RecordSorter(self._sorter_bytes, self._path)
@@ -63,14 +78,14 @@ class InputSorting:
         self.inputs.append(made)
         return made
 
-    def _path(self) -> Any:
+    def _path(self) -> str:
         if self._io_manager is None:
             from flinkbuf.network.io_manager import default_io_manager  # made when something is spilled, not before
 
             self._io_manager = default_io_manager()
         return self._io_manager.partition_path()
 
-    def open(self, runtime_context: Any) -> None:
+    def open(self, runtime_context: RuntimeContext) -> None:
         """Open the key selectors that want it."""
         for selector in self._selectors:
             selector.open(runtime_context)
@@ -103,7 +118,12 @@ class SortingInputProcessor:
     """
 
     def __init__(
-        self, processor: Any, sorting: InputSorting, turn: TaskTurn, ends: Any, end_input: Callable[[int], None]
+        self,
+        processor: InputProcessor,
+        sorting: InputSorting,
+        turn: TaskTurn,
+        ends: object,
+        end_input: Callable[[int], None],
     ) -> None:
         self._processor = processor
         self._end_input = end_input

@@ -11,9 +11,10 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING
 
 from flinkbuf._core.ground.wakeup import TaskBell
+from flinkbuf._core.operators.source_operator import SourceOperatorBase
 from flinkbuf._core.operators.stream_operator import MAX_WATERMARK
 from flinkbuf._core.task.record_writer_output import TaskOutputs
 from flinkbuf._core.task.stream_input import TaskSourceOutput, TaskTurn
@@ -65,6 +66,13 @@ from flinkbuf.streaming.task.task_outputs import aligned_partitions, make_writer
 from flinkbuf.streaming.time.clock import Clock
 from flinkbuf.streaming.time.processing_time import TaskTimerService
 
+if TYPE_CHECKING:
+    from flinkbuf.checkpoints.storage import CheckpointStorage
+    from flinkbuf.network.io_manager import IOManager
+    from flinkbuf.streaming.chain.operator_config import OperatorConfig
+    from flinkbuf.streaming.chain.operator_context import OperatorContext
+    from flinkbuf.streaming.task.sorting_inputs import InputProcessor
+
 
 def ignore_event(event: TaskEvent) -> None:
     """Drop the report."""
@@ -86,10 +94,10 @@ class StreamTask:
         clock: Clock,
         *,
         restore: TaskRestore | TaskStateSnapshot | None = None,
-        storage: Any = None,
-        io_manager: Any = None,
+        storage: CheckpointStorage | None = None,
+        io_manager: IOManager | None = None,
         report: Callable[[TaskEvent], None] = ignore_event,
-        make_context: Callable[..., Any] = make_operator_context,
+        make_context: Callable[..., OperatorContext] = make_operator_context,
         write_snapshot: WriteSnapshot = write_snapshot,
         read_restore: ReadRestore = read_restore,
         ticks: Callable[[], int] = time.monotonic_ns,
@@ -106,7 +114,7 @@ class StreamTask:
         self._report = report
         self._partitions = list(partitions)
         self._gates = list(gates)
-        self._input_processor: Any = None
+        self._input_processor: InputProcessor
         self._is_restored = self._is_canceled = False
         self._progress = TaskProgress()
         self._source_lock = threading.Lock()
@@ -202,11 +210,13 @@ class StreamTask:
         in_flight.restore(inputs, outputs)
         self.checkpoints.in_flight = in_flight
 
-    def _make_input_processor(self) -> Any:
+    def _make_input_processor(self) -> InputProcessor:
         chain, inputs = self.chain, self._config.inputs
         if chain.is_source:
-            output = TaskSourceOutput(chain.head.operator.output, self._turn)
-            return OneInputProcessor(SourceInput(chain.head.operator, output, self.times.ticks), chain.end_input)
+            source = chain.head.operator
+            assert isinstance(source, SourceOperatorBase)
+            output = TaskSourceOutput(source.output, self._turn)
+            return OneInputProcessor(SourceInput(source, output, self.times.ticks), chain.end_input)
         targets = chain.head.operator.inputs
         if len(targets) != len(inputs):
             raise ValueError(f"{chain.head.config.name} has {len(targets)} inputs, its task is to read {len(inputs)}")
@@ -235,7 +245,7 @@ class StreamTask:
             raise
 
     @property
-    def _source_config(self) -> Any:
+    def _source_config(self) -> OperatorConfig | None:
         """Return the source's configuration: an error that no function of the chain has raised is from it."""
         return self._config.operators[0] if self.chain.is_source and not self._progress.has_ended_data else None
 
@@ -384,7 +394,7 @@ class StreamTask:
 
     # ---- checkpoints ------------------------------------------------------------------------------------
 
-    def _submit(self, action: Callable[[], Any], description: str, mail_priority: int = MAX_PRIORITY) -> bool:
+    def _submit(self, action: Callable[[], object], description: str, mail_priority: int = MAX_PRIORITY) -> bool:
         """Have a call made on the task's thread; return whether it will be."""
         try:
             self.mailbox.put(Mail(action, mail_priority, description))
@@ -415,8 +425,8 @@ class StreamTask:
         self._savepoint = barrier
         self.checkpoints.synchronous_id = barrier.checkpoint_id
         if (head := self.chain.made_head) is not None:
-            source: Any = head.operator
-            source.stop(kind_of(barrier) is SnapshotKind.SAVEPOINT_TERMINATE)
+            assert isinstance(head.operator, SourceOperatorBase)
+            head.operator.stop(kind_of(barrier) is SnapshotKind.SAVEPOINT_TERMINATE)
         self.bell.ring()  # the source may have had nothing to do
 
     def perform_checkpoint(self, barrier: CheckpointBarrier) -> TaskStateSnapshot | None:

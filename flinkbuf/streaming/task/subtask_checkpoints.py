@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from flinkbuf.checkpoints.failure_reason import CheckpointFailureReason
 from flinkbuf.checkpoints.handles import SubtaskState
@@ -24,6 +24,10 @@ from flinkbuf.streaming.checkpoint.task_snapshot import TaskStateSnapshot
 from flinkbuf.streaming.checkpoint.task_storage import TaskStorage
 from flinkbuf.streaming.task.task_events import CheckpointAcknowledged, CheckpointDeclined, TaskEvent
 from flinkbuf.streaming.time.processing_time import TaskTimerService
+
+if TYPE_CHECKING:
+    from flinkbuf.streaming.state.snapshot import OperatorSnapshot
+    from flinkbuf.streaming.time.processing_time import TimerHandle
 
 MAX_ABORTED = 128  # checkpoints that were given up before they came here
 SLOW_SYNC_MS = 500  # the task does nothing else meanwhile
@@ -48,7 +52,7 @@ class InFlight(Protocol):
     def stop_input(self, checkpoint_id: int) -> None:
         """End keeping records: all barriers are here."""
 
-    def take(self, checkpoint_id: int) -> tuple[Sequence[Any], Sequence[Any]]:
+    def take(self, checkpoint_id: int) -> tuple[Sequence[tuple[int, int, bytes]], Sequence[tuple[int, int, bytes]]]:
         """Return the buffers that belong to the checkpoint, of inputs and of outputs."""
 
     def size(self, checkpoint_id: int) -> int:
@@ -77,7 +81,7 @@ class _Taken:
     waits_for_input: bool
     waits_for_output: bool
     pause_ms: int = 1  # until it is seen again whether the barrier has left
-    timer: Any = None
+    timer: TimerHandle | None = None
 
 
 class SubtaskCheckpoints:
@@ -199,7 +203,7 @@ class SubtaskCheckpoints:
 
     def _take_state(self, checkpoint_id: int) -> TaskStateSnapshot:
         """Return references to the state of all operators, which the task may change again afterwards."""
-        operators: dict[str, Any] = {}
+        operators: dict[str, OperatorSnapshot] = {}
         slowest = ("", 0)
         before_ns = self._ticks()
         try:
@@ -403,7 +407,7 @@ class SubtaskCheckpoints:
         self.runner.close()
 
 
-def _release(operators: Mapping[str, Any]) -> None:
+def _release(operators: Mapping[str, OperatorSnapshot]) -> None:
     """Let the operators change their state in place again."""
     for state in operators.values():
         release = getattr(state, "release", None)

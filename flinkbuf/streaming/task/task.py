@@ -6,7 +6,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from flinkbuf.checkpoints.handles import TaskRestore
 from flinkbuf.checkpoints.options import CheckpointOptions
@@ -21,6 +21,9 @@ from flinkbuf.streaming.task.stream_task import StreamTask, ignore_event
 from flinkbuf.streaming.task.task_events import TaskEvent, TaskStateChanged
 from flinkbuf.streaming.task.task_state import TaskState, TaskStep, next_state
 from flinkbuf.streaming.time.clock import Clock
+
+if TYPE_CHECKING:
+    from flinkbuf.checkpoints.storage import CheckpointStorage
 
 INTERRUPT_PAUSE_NS = 1_000_000_000
 
@@ -69,7 +72,7 @@ class Task:
         clock: Clock,
         *,
         restore: TaskRestore | TaskStateSnapshot | None = None,
-        storage: Any = None,
+        storage: CheckpointStorage | None = None,
         report: Callable[[TaskEvent], None] = ignore_event,
         **options: Any,
     ) -> None:
@@ -89,7 +92,7 @@ class Task:
         self._failure: BaseException | None = None  # from outside
         self._stream_task: StreamTask | None = None
         self._last_metrics = TaskMetrics()
-        self._last_accumulators: dict[str, Any] = {}
+        self._last_accumulators: dict[str, object] = {}
 
         def make() -> StreamTask:
             given = {"restore": restore, "storage": storage, "report": report, **options}
@@ -299,7 +302,7 @@ class Task:
         stream_task = self._stream_task
         return self._last_metrics if stream_task is None or self.is_over else stream_task.metrics
 
-    def accumulators(self) -> dict[str, Any]:
+    def accumulators(self) -> dict[str, object]:
         """Return the accumulators of the functions, now or at the end; as `AccumulatorRegistry.to_json` gives them."""
         stream_task = self._stream_task
         return self._last_accumulators if stream_task is None else stream_task.chain.accumulators.to_json()

@@ -78,7 +78,7 @@ def watermark_of(chain: OperatorChain, input_watermarks: Sequence[int]) -> int |
     return None if lowest == NO_WATERMARK else lowest
 
 
-def operator_figures(chain: OperatorChain) -> tuple[dict[str, Any], ...]:
+def operator_figures(chain: OperatorChain) -> tuple[dict[str, object], ...]:
     """Return what each operator counts, and the metrics that its function registered."""
     return tuple(_of_operator(made, chain) for made in chain.operators)
 
@@ -114,7 +114,7 @@ def _rows_out(made: ChainedOperator, chain: OperatorChain) -> int | None:
     return sum(rows.values()) if rows else None
 
 
-def _of_operator(made: ChainedOperator, chain: OperatorChain) -> dict[str, Any]:
+def _of_operator(made: ChainedOperator, chain: OperatorChain) -> dict[str, object]:
     context, counters = made.context, made.counters
     figures = {
         "operator_id": made.config.operator_id,
@@ -148,7 +148,7 @@ def _known(watermark: int) -> int | None:
     return None if watermark == NO_WATERMARK else watermark
 
 
-def user_metrics(group: MetricGroup | None) -> dict[str, Any]:
+def user_metrics(group: MetricGroup | None) -> dict[str, object]:
     """Return a group's metrics as JSON can carry them, the first `METRICS_LIMIT`; a gauge that raises has no value.
 
     Examples
@@ -159,7 +159,7 @@ def user_metrics(group: MetricGroup | None) -> dict[str, Any]:
     >>> user_metrics(group)
     {'seen': 0, 'bad': None}
     """
-    values: dict[str, Any] = {}
+    values: dict[str, object] = {}
     for name, metric in islice(group or (), METRICS_LIMIT):
         values[name[:NAME_LIMIT]] = None
         with suppress(Exception):
@@ -167,7 +167,7 @@ def user_metrics(group: MetricGroup | None) -> dict[str, Any]:
     return values
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> object:
     if hasattr(value, "item"):  # numpy's
         value = value.item()
     if value is None or isinstance(value, (bool, int)):

@@ -6,7 +6,7 @@ Flink: StreamTwoInputProcessorFactory, StreamMultipleInputProcessorFactory.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from flinkbuf._core.ground.wakeup import TaskBell
 from flinkbuf._core.task.operator_chain import OperatorCounters
@@ -27,6 +27,12 @@ from flinkbuf.streaming.task.input_selection import MultipleInputSelectionHandle
 from flinkbuf.streaming.task.sorting_inputs import FirstInputs, InputSorting, SortingInputProcessor
 from flinkbuf.streaming.time.valve import StatusWatermarkValve
 from flinkbuf.types.types import Types
+
+if TYPE_CHECKING:
+    from flinkbuf._core.operators.stream_operator import Input, StreamOperator
+    from flinkbuf.streaming.task.input_selection import InputSelection
+    from flinkbuf.streaming.task.sorting_inputs import InputProcessor
+    from flinkbuf.streaming.time.valve import ValveOutput
 
 
 class TaskInputs:
@@ -73,8 +79,12 @@ class TaskInputs:
         self._inputs: list[NetworkInput] = []
 
     def make_processor(
-        self, targets: Sequence[Any], counters: OperatorCounters, end_input: Callable[[int], None], next_selection: Any
-    ) -> Any:
+        self,
+        targets: Sequence[Input],
+        counters: OperatorCounters,
+        end_input: Callable[[int], None],
+        next_selection: Callable[[], InputSelection] | None,
+    ) -> InputProcessor:
         """Return what the default action calls: it gives each logical input to one of `targets`."""
         return self._processor(
             [
@@ -84,15 +94,21 @@ class TaskInputs:
             next_selection,
         )
 
-    def _processor(self, processors: Sequence[OneInputProcessor], next_selection: Any) -> Any:
+    def _processor(
+        self, processors: Sequence[OneInputProcessor], next_selection: Callable[[], InputSelection] | None
+    ) -> InputProcessor:
         if len(processors) == 1:
             return processors[0]
         selection = MultipleInputSelectionHandler(len(processors), next_selection)
         return MultipleInputProcessor(processors, selection, self._bell.seen)
 
     def make_batch_processor(
-        self, operator: Any, counters: OperatorCounters, end_input: Callable[[int], None], sorting: InputSorting
-    ) -> Any:
+        self,
+        operator: StreamOperator,
+        counters: OperatorCounters,
+        end_input: Callable[[int], None],
+        sorting: InputSorting,
+    ) -> InputProcessor:
         """Return the same for batch execution: inputs with a sort key are sorted, broadcast ones are read first."""
         first = FirstInputs(getattr(operator, "broadcast_inputs", ()))
 
@@ -113,14 +129,14 @@ class TaskInputs:
         processor = self._processor(processors, None)
         return SortingInputProcessor(processor, sorting, self._turn, operator.context.keyed_state, end_input)
 
-    def make_finished_processor(self) -> Any:
+    def make_finished_processor(self) -> InputProcessor:
         """Return the same for a task whose operators were finished before: it waits for the end of all inputs."""
         if not self._configs:
             return OneInputProcessor(FinishedSource(), pass_over)
         targets = [FinishedOperatorInput() for _ in self._configs]
         return self.make_processor(targets, OperatorCounters(), pass_over, None)
 
-    def _make_input(self, config: InputConfig, target: Any, counters: OperatorCounters) -> NetworkInput:
+    def _make_input(self, config: InputConfig, target: Input, counters: OperatorCounters) -> NetworkInput:
         gates = [self._task_gates[gate_index] for gate_index in config.gate_indexes]
         gate = gates[0] if len(gates) == 1 else UnionInputGate(gates)
         gate.share_bell(self._bell)
@@ -140,7 +156,7 @@ class TaskInputs:
         heard = [each.process_priority() for each in self._inputs]
         return any(heard)
 
-    def _make_valve(self, channel_count: int, output: Any) -> StatusWatermarkValve:
+    def _make_valve(self, channel_count: int, output: ValveOutput) -> StatusWatermarkValve:
         valve = StatusWatermarkValve(channel_count, output)
         self.valves.append(valve)
         return valve

@@ -30,7 +30,7 @@ class ProcessingTimeService(Protocol):
         """Return the clock's time."""
         ...
 
-    def register_timer(self, timestamp_ms: int, callback: Any) -> TimerHandle:
+    def register_timer(self, timestamp_ms: int, callback: Callable[[int], object]) -> TimerHandle:
         """Call ``callback(timestamp_ms)`` as a mail once the clock is past `timestamp_ms` (one millisecond later)."""
         ...
 
@@ -40,7 +40,9 @@ class Timer:
 
     __slots__ = ("callback", "due_ms", "is_over", "number", "mail_priority", "timestamp_ms")
 
-    def __init__(self, timestamp_ms: int, due_ms: int, number: int, callback: Callable[[int], Any], mail_priority: int):
+    def __init__(
+        self, timestamp_ms: int, due_ms: int, number: int, callback: Callable[[int], object], mail_priority: int
+    ):
         self.timestamp_ms = timestamp_ms
         self.due_ms = due_ms
         self.number = number
@@ -114,7 +116,7 @@ class TaskTimerService:
         """Return the clock's time."""
         return self._clock.now_ms()
 
-    def register_timer(self, timestamp_ms: int, callback: Callable[[int], Any], mail_priority: int = 0) -> Timer:
+    def register_timer(self, timestamp_ms: int, callback: Callable[[int], object], mail_priority: int = 0) -> Timer:
         """Call ``callback(timestamp_ms)`` as a mail once the clock is past `timestamp_ms`. Never after `quiesce`."""
         now_ms = self._clock.now_ms()
         if self.is_quiesced:
@@ -171,7 +173,7 @@ class OperatorTimerService:
         """Return the clock's time."""
         return self._service.now_ms()
 
-    def register_timer(self, timestamp_ms: int, callback: Callable[[int], Any]) -> Timer:
+    def register_timer(self, timestamp_ms: int, callback: Callable[[int], object]) -> Timer:
         """Call ``callback(timestamp_ms)`` as a mail of the operator once the clock is past `timestamp_ms`."""
 
         def fire(timestamp_ms: int) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from flinkbuf._core.operators.stream_operator import NO_TIMESTAMP, Output
+from flinkbuf._core.operators.watermark_generator import WatermarkOutput
 
 
 class SourceWatermarks:
@@ -56,7 +57,7 @@ class SourceWatermarks:
             self._output.emit_watermark_status(False)
 
 
-class SplitWatermarks:
+class SplitWatermarks(WatermarkOutput):
     """The event time of one split; handed to its watermark generator as its output."""
 
     def __init__(self, multiplexer: WatermarkMultiplexer) -> None:

@@ -76,7 +76,7 @@ class WatermarkStrategy:
 
     def __init__(self, create_generator: Callable[[], Any]):
         self._create_generator = create_generator
-        self._timestamp_assigner: Any = None
+        self._timestamp_assigner: TimestampAssigner | _CallableAssigner | None = None
         self.idle_timeout_ms: int | None = None
         self.alignment: WatermarkAlignment | None = None
 
@@ -114,20 +114,23 @@ class WatermarkStrategy:
             raise TypeError(f"for_generator takes a callable that makes a generator, got {create_generator!r}")
         return WatermarkStrategy(create_generator)
 
-    def with_timestamp_assigner(self, timestamp_assigner: TimestampAssigner) -> WatermarkStrategy:
+    def with_timestamp_assigner(
+        self, timestamp_assigner: TimestampAssigner | Callable[[Any, int], int]
+    ) -> WatermarkStrategy:
         """Take timestamps from records by `timestamp_assigner`; as in PyFlink this strategy itself is changed.
 
         A callable of a record and its former timestamp will do as well.
         """
-        if not hasattr(timestamp_assigner, "extract_timestamp"):
-            if not callable(timestamp_assigner):
-                raise TypeError(
-                    f"a timestamp assigner has a method extract_timestamp(value, record_timestamp), "
-                    f"got {type(timestamp_assigner).__name__} {timestamp_assigner!r}"
-                )
-            self._timestamp_assigner = _CallableAssigner(timestamp_assigner)
-        else:
+        extract = getattr(timestamp_assigner, "extract_timestamp", timestamp_assigner)
+        if not callable(extract):
+            raise TypeError(
+                f"a timestamp assigner has a method extract_timestamp(value, record_timestamp), "
+                f"got {type(timestamp_assigner).__name__} {timestamp_assigner!r}"
+            )
+        if isinstance(timestamp_assigner, TimestampAssigner):
             self._timestamp_assigner = timestamp_assigner
+        else:
+            self._timestamp_assigner = _CallableAssigner(extract)
         return self
 
     def with_idleness(self, idle_timeout: Duration | Time | datetime.timedelta) -> WatermarkStrategy:
@@ -165,7 +168,7 @@ class WatermarkStrategy:
         )
         return strategy
 
-    def create_timestamp_assigner(self) -> Any:
+    def create_timestamp_assigner(self) -> TimestampAssigner | _CallableAssigner | None:
         """Return an object with ``extract_timestamp``; None: records keep the timestamps they have."""
         return self._timestamp_assigner
 
@@ -199,7 +202,7 @@ class _Bounded:
 class _CallableAssigner:
     """A callable as an assigner; called without a frame of ours in between."""
 
-    def __init__(self, extract: Callable[[Any, int], int]):
+    def __init__(self, extract: Callable[[object, int], int]):
         self.extract_timestamp = extract
 
 

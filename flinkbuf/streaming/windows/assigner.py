@@ -7,14 +7,17 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from flinkbuf.streaming.windows.trigger import Trigger
 from flinkbuf.streaming.windows.window_serializer import TypeSerializer
 
+if TYPE_CHECKING:
+    from flinkbuf.streaming.chain.runtime_context import RuntimeContext
+
 __all__ = ["MergingWindowAssigner", "SessionWindowTimeGapExtractor", "WindowAssigner"]
 
-T = TypeVar("T")
+T = TypeVar("T", contravariant=True)
 W = TypeVar("W")
 W2 = TypeVar("W2")
 
@@ -40,7 +43,7 @@ class WindowAssigner(ABC, Generic[T, W]):
             """Return the time of the task's clock."""
 
         @abstractmethod
-        def get_runtime_context(self) -> Any:
+        def get_runtime_context(self) -> RuntimeContext:
             """Return the subtask's context, through which state of the record's key is reached."""
 
     @abstractmethod
@@ -48,7 +51,7 @@ class WindowAssigner(ABC, Generic[T, W]):
         """Return the windows of a record; `timestamp` is −2⁶³ if it has none."""
 
     @abstractmethod
-    def get_default_trigger(self, env: Any) -> Trigger[T, W]:
+    def get_default_trigger(self, env: object) -> Trigger[T, W]:
         """Return the trigger that windows of this kind have unless the program gives another."""
 
     @abstractmethod

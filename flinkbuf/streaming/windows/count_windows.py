@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from flinkbuf.streaming.state.state import ValueStateDescriptor
 from flinkbuf.streaming.windows.assigner import WindowAssigner
@@ -17,10 +17,13 @@ from flinkbuf.streaming.windows.window_serializer import (
 )
 from flinkbuf.types.types import Types
 
+if TYPE_CHECKING:
+    from flinkbuf.streaming.windows.window import Window
+
 __all__ = ["CountSlidingWindowAssigner", "CountTumblingWindowAssigner", "GlobalWindows"]
 
 
-class _CountWindows(WindowAssigner[Any, CountWindow]):
+class _CountWindows(WindowAssigner[object, CountWindow]):
     """Windows of so many records of a key; how many there were is kept as state of the key."""
 
     def __init__(self, window_size: int, state_name: str):
@@ -38,10 +41,10 @@ class _CountWindows(WindowAssigner[Any, CountWindow]):
         self._state.update(number + 1)
         return number
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         return {**self.__dict__, "_context": None, "_state": None}
 
-    def get_default_trigger(self, env: Any) -> Trigger[Any, Any]:
+    def get_default_trigger(self, env: object) -> Trigger[object, Window]:
         return CountTrigger(self.window_size)
 
     def get_window_serializer(self) -> TypeSerializer[CountWindow]:
@@ -63,7 +66,7 @@ class CountTumblingWindowAssigner(_CountWindows):
         return CountTumblingWindowAssigner(window_size)
 
     def assign_windows(
-        self, element: Any, timestamp: int, context: WindowAssigner.WindowAssignerContext
+        self, element: object, timestamp: int, context: WindowAssigner.WindowAssignerContext
     ) -> Collection[CountWindow]:
         return [CountWindow(self._next_number(context) // self.window_size)]
 
@@ -86,7 +89,7 @@ class CountSlidingWindowAssigner(_CountWindows):
         return CountSlidingWindowAssigner(window_size, window_slide)
 
     def assign_windows(
-        self, element: Any, timestamp: int, context: WindowAssigner.WindowAssignerContext
+        self, element: object, timestamp: int, context: WindowAssigner.WindowAssignerContext
     ) -> Collection[CountWindow]:
         number = self._next_number(context)
         last = number // self.window_slide
@@ -97,7 +100,7 @@ class CountSlidingWindowAssigner(_CountWindows):
         return f"CountSlidingWindowAssigner({self.window_size}, {self.window_slide})"
 
 
-class GlobalWindows(WindowAssigner[Any, GlobalWindow]):
+class GlobalWindows(WindowAssigner[object, GlobalWindow]):
     """One window of all records; it needs a trigger, or it is never evaluated."""
 
     @staticmethod
@@ -106,11 +109,11 @@ class GlobalWindows(WindowAssigner[Any, GlobalWindow]):
         return GlobalWindows()
 
     def assign_windows(
-        self, element: Any, timestamp: int, context: WindowAssigner.WindowAssignerContext
+        self, element: object, timestamp: int, context: WindowAssigner.WindowAssignerContext
     ) -> Collection[GlobalWindow]:
         return [GlobalWindow.get()]
 
-    def get_default_trigger(self, env: Any) -> Trigger[Any, Any]:
+    def get_default_trigger(self, env: object) -> Trigger[object, Window]:
         return NeverTrigger()
 
     def get_window_serializer(self) -> TypeSerializer[GlobalWindow]:

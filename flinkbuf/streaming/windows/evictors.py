@@ -53,11 +53,11 @@ class _OnceEvictor(Evictor):
     def __init__(self, do_evict_after: bool):
         self.do_evict_after = do_evict_after
 
-    def evict_before(self, elements: list[TimestampedValue], size: int, window: Any, ctx: Any) -> None:
+    def evict_before(self, elements: list[TimestampedValue], size: int, window: object, ctx: object) -> None:
         if not self.do_evict_after:
             self._evict(elements)
 
-    def evict_after(self, elements: list[TimestampedValue], size: int, window: Any, ctx: Any) -> None:
+    def evict_after(self, elements: list[TimestampedValue], size: int, window: object, ctx: object) -> None:
         if self.do_evict_after:
             self._evict(elements)
 

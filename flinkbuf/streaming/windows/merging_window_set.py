@@ -7,14 +7,13 @@ window. Decides only: what a merge means for state, timers and triggers is done 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
-from typing import Any
 
 from flinkbuf.streaming.windows.assigner import MergingWindowAssigner
 
 __all__ = ["MergingWindowSet"]
 
 #: Called with the window that came out, those that went in, the state window that is kept, and those to merge into it.
-OnMerge = Callable[[Any, Collection[Any], Any, Collection[Any]], None]
+OnMerge = Callable[[object, Collection[object], object, Collection[object]], None]
 
 
 class MergingWindowSet:
@@ -39,27 +38,27 @@ class MergingWindowSet:
     (TimeWindow(start=0, end=15), TimeWindow(start=0, end=10))
     """
 
-    def __init__(self, assigner: MergingWindowAssigner[Any, Any], mapping: dict[Any, Any] | None = None):
+    def __init__(self, assigner: MergingWindowAssigner[object, object], mapping: dict[object, object] | None = None):
         self._assigner = assigner
         self._mapping = dict(mapping or ())
         self.is_changed = False  # since it was made
 
     @property
-    def mapping(self) -> dict[Any, Any]:
+    def mapping(self) -> dict[object, object]:
         """State window by window, in the order in which they came to be."""
         return self._mapping
 
-    def state_window(self, window: Any) -> Any:
+    def state_window(self, window: object) -> object:
         """Return where the state of `window` lies; None if it is none of these."""
         return self._mapping.get(window)
 
-    def retire_window(self, window: Any) -> None:
+    def retire_window(self, window: object) -> None:
         """Forget a window that is over."""
         if self._mapping.pop(window, None) is None:
             raise ValueError(f"{window} is none of the windows of this key: {list(self._mapping)}")
         self.is_changed = True
 
-    def add_window(self, new_window: Any, on_merge: OnMerge) -> Any:
+    def add_window(self, new_window: object, on_merge: OnMerge) -> object:
         """Add the window of a record; return the one it became part of, or itself.
 
         Each merge is told to `on_merge` after this set has changed, but one by which nothing changes: a new window
@@ -80,7 +79,7 @@ class MergingWindowSet:
             self.is_changed = True
         return result
 
-    def _merge(self, result: Any, windows: list[Any], on_merge: OnMerge) -> None:
+    def _merge(self, result: object, windows: list[object], on_merge: OnMerge) -> None:
         if not windows or windows == [result]:
             return
         state_windows = [self._mapping.pop(window) for window in windows]
@@ -89,11 +88,11 @@ class MergingWindowSet:
         on_merge(result, windows, state_windows[0], state_windows[1:])
 
 
-class _Merges(MergingWindowAssigner.MergeCallback[Any]):
+class _Merges(MergingWindowAssigner.MergeCallback[object]):
     """Keeps what an assigner finds."""
 
     def __init__(self) -> None:
-        self.found: list[tuple[Any, set[Any]]] = []
+        self.found: list[tuple[object, set[object]]] = []
 
-    def merge(self, to_be_merged: Iterable[Any], merge_result: Any) -> None:
+    def merge(self, to_be_merged: Iterable[object], merge_result: object) -> None:
         self.found.append((merge_result, set(to_be_merged)))

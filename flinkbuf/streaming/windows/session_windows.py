@@ -28,7 +28,7 @@ __all__ = [
 Length = Time | Duration | datetime.timedelta
 
 
-class _SessionWindows(MergingWindowAssigner[Any, TimeWindow]):
+class _SessionWindows(MergingWindowAssigner[object, TimeWindow]):
     """From a record to its gap later; those that overlap or touch are one session."""
 
     _is_event_time: bool
@@ -41,7 +41,7 @@ class _SessionWindows(MergingWindowAssigner[Any, TimeWindow]):
         return gap
 
     def assign_windows(
-        self, element: Any, timestamp: int, context: WindowAssigner.WindowAssignerContext
+        self, element: object, timestamp: int, context: WindowAssigner.WindowAssignerContext
     ) -> Collection[TimeWindow]:
         time = timestamp if self._is_event_time else context.get_current_processing_time()
         return [TimeWindow(time, time + self._gap_after(element))]
@@ -51,7 +51,7 @@ class _SessionWindows(MergingWindowAssigner[Any, TimeWindow]):
     ) -> None:
         TimeWindow.merge_windows(windows, callback)
 
-    def get_default_trigger(self, env: Any) -> Trigger[Any, TimeWindow]:
+    def get_default_trigger(self, env: object) -> Trigger[object, TimeWindow]:
         return EventTimeTrigger() if self._is_event_time else ProcessingTimeTrigger()
 
     def get_window_serializer(self) -> TypeSerializer[TimeWindow]:

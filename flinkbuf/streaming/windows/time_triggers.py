@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-from typing import Any
 
 from flinkbuf.streaming.chain.functions import ReduceFunction
 from flinkbuf.streaming.state.state import ReducingStateDescriptor
@@ -21,7 +20,7 @@ __all__ = [
 ]
 
 
-class EventTimeTrigger(Trigger[Any, TimeWindow]):
+class EventTimeTrigger(Trigger[object, TimeWindow]):
     """Fires when the watermark passes the end of the window, and at each late record after that."""
 
     @staticmethod
@@ -30,7 +29,7 @@ class EventTimeTrigger(Trigger[Any, TimeWindow]):
         return EventTimeTrigger()
 
     def on_element(
-        self, element: Any, timestamp: int, window: TimeWindow, ctx: Trigger.TriggerContext
+        self, element: object, timestamp: int, window: TimeWindow, ctx: Trigger.TriggerContext
     ) -> TriggerResult:
         if window.max_timestamp() <= ctx.get_current_watermark():
             return TriggerResult.FIRE
@@ -54,7 +53,7 @@ class EventTimeTrigger(Trigger[Any, TimeWindow]):
         ctx.delete_event_time_timer(window.max_timestamp())
 
 
-class ProcessingTimeTrigger(Trigger[Any, TimeWindow]):
+class ProcessingTimeTrigger(Trigger[object, TimeWindow]):
     """Fires when the clock passes the end of the window."""
 
     @staticmethod
@@ -63,7 +62,7 @@ class ProcessingTimeTrigger(Trigger[Any, TimeWindow]):
         return ProcessingTimeTrigger()
 
     def on_element(
-        self, element: Any, timestamp: int, window: TimeWindow, ctx: Trigger.TriggerContext
+        self, element: object, timestamp: int, window: TimeWindow, ctx: Trigger.TriggerContext
     ) -> TriggerResult:
         ctx.register_processing_time_timer(window.max_timestamp())
         return TriggerResult.CONTINUE
@@ -88,11 +87,11 @@ class ProcessingTimeTrigger(Trigger[Any, TimeWindow]):
 class Min(ReduceFunction):
     """The lower of two values."""
 
-    def reduce(self, value1: Any, value2: Any) -> Any:
+    def reduce(self, value1: int, value2: int) -> int:
         return min(value1, value2)
 
 
-class _ContinuousTrigger(Trigger[Any, TimeWindow]):
+class _ContinuousTrigger(Trigger[object, TimeWindow]):
     """What both kinds of time have in common: the next time to fire is kept as state of the window."""
 
     def __init__(self, interval: int):
@@ -104,10 +103,10 @@ class _ContinuousTrigger(Trigger[Any, TimeWindow]):
     def can_merge(self) -> bool:
         return True
 
-    def _register(self, time: int, ctx: Any) -> None:
+    def _register(self, time: int, ctx: Trigger.TriggerContext) -> None:
         raise NotImplementedError
 
-    def _delete(self, time: int, ctx: Any) -> None:
+    def _delete(self, time: int, ctx: Trigger.TriggerContext) -> None:
         raise NotImplementedError
 
     def _register_first_fire(self, now: int, window: TimeWindow, ctx: Trigger.TriggerContext) -> None:
@@ -151,7 +150,7 @@ class ContinuousEventTimeTrigger(_ContinuousTrigger):
         return ContinuousEventTimeTrigger(milliseconds_of("interval", interval))
 
     def on_element(
-        self, element: Any, timestamp: int, window: TimeWindow, ctx: Trigger.TriggerContext
+        self, element: object, timestamp: int, window: TimeWindow, ctx: Trigger.TriggerContext
     ) -> TriggerResult:
         if window.max_timestamp() <= ctx.get_current_watermark():
             return TriggerResult.FIRE
@@ -165,10 +164,10 @@ class ContinuousEventTimeTrigger(_ContinuousTrigger):
     def on_event_time(self, time: int, window: TimeWindow, ctx: Trigger.TriggerContext) -> TriggerResult:
         return TriggerResult.FIRE if time == window.max_timestamp() else self._fire_if_due(time, window, ctx)
 
-    def _register(self, time: int, ctx: Any) -> None:
+    def _register(self, time: int, ctx: Trigger.TriggerContext) -> None:
         ctx.register_event_time_timer(time)
 
-    def _delete(self, time: int, ctx: Any) -> None:
+    def _delete(self, time: int, ctx: Trigger.TriggerContext) -> None:
         ctx.delete_event_time_timer(time)
 
 
@@ -181,7 +180,7 @@ class ContinuousProcessingTimeTrigger(_ContinuousTrigger):
         return ContinuousProcessingTimeTrigger(milliseconds_of("interval", interval))
 
     def on_element(
-        self, element: Any, timestamp: int, window: TimeWindow, ctx: Trigger.TriggerContext
+        self, element: object, timestamp: int, window: TimeWindow, ctx: Trigger.TriggerContext
     ) -> TriggerResult:
         self._register_first_fire(ctx.get_current_processing_time(), window, ctx)
         return TriggerResult.CONTINUE
@@ -192,8 +191,8 @@ class ContinuousProcessingTimeTrigger(_ContinuousTrigger):
     def on_event_time(self, time: int, window: TimeWindow, ctx: Trigger.TriggerContext) -> TriggerResult:
         return TriggerResult.CONTINUE
 
-    def _register(self, time: int, ctx: Any) -> None:
+    def _register(self, time: int, ctx: Trigger.TriggerContext) -> None:
         ctx.register_processing_time_timer(time)
 
-    def _delete(self, time: int, ctx: Any) -> None:
+    def _delete(self, time: int, ctx: Trigger.TriggerContext) -> None:
         ctx.delete_processing_time_timer(time)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime
 from abc import abstractmethod
 from collections.abc import Collection
-from typing import Any
 
 from flinkbuf._core.operators.stream_operator import NO_TIMESTAMP
 from flinkbuf.streaming.windows.assigner import WindowAssigner
@@ -26,7 +25,7 @@ __all__ = [
 Length = Time | Duration | datetime.timedelta
 
 
-class _TimeWindows(WindowAssigner[Any, TimeWindow]):
+class _TimeWindows(WindowAssigner[object, TimeWindow]):
     """Windows of one length, one of which begins at every `slide_ms`, shifted by an offset."""
 
     def __init__(self, size_ms: int, slide_ms: int, offset_ms: int):
@@ -39,7 +38,7 @@ class _TimeWindows(WindowAssigner[Any, TimeWindow]):
         """Return the time that decides."""
 
     def assign_windows(
-        self, element: Any, timestamp: int, context: WindowAssigner.WindowAssignerContext
+        self, element: object, timestamp: int, context: WindowAssigner.WindowAssignerContext
     ) -> Collection[TimeWindow]:
         time = self._time_of(timestamp, context)
         last = TimeWindow.get_window_start_with_offset(time, self.offset_ms, self.slide_ms)
@@ -61,7 +60,7 @@ class _EventTimeWindows(_TimeWindows):
             )
         return timestamp
 
-    def get_default_trigger(self, env: Any) -> Trigger[Any, TimeWindow]:
+    def get_default_trigger(self, env: object) -> Trigger[object, TimeWindow]:
         return EventTimeTrigger()
 
     def is_event_time(self) -> bool:
@@ -74,21 +73,21 @@ class _ProcessingTimeWindows(_TimeWindows):
     def _time_of(self, timestamp: int, context: WindowAssigner.WindowAssignerContext) -> int:
         return context.get_current_processing_time()
 
-    def get_default_trigger(self, env: Any) -> Trigger[Any, TimeWindow]:
+    def get_default_trigger(self, env: object) -> Trigger[object, TimeWindow]:
         return ProcessingTimeTrigger()
 
     def is_event_time(self) -> bool:
         return False
 
 
-def _check_tumbling(windows: Any, size: int, offset: int) -> None:
+def _check_tumbling(windows: object, size: int, offset: int) -> None:
     if abs(offset) >= size:
         raise ValueError(
             f"{type(windows).__name__} parameters must satisfy abs(offset) < size, got {size} ms and {offset} ms"
         )
 
 
-def _check_sliding(windows: Any, size: int, slide: int, offset: int) -> None:
+def _check_sliding(windows: object, size: int, slide: int, offset: int) -> None:
     if abs(offset) >= slide or size <= 0:
         raise ValueError(
             f"{type(windows).__name__} parameters must satisfy abs(offset) < slide and size > 0, "
@@ -212,7 +211,7 @@ class CumulatingEventTimeWindows(_EventTimeWindows):
         )
 
     def assign_windows(
-        self, element: Any, timestamp: int, context: WindowAssigner.WindowAssignerContext
+        self, element: object, timestamp: int, context: WindowAssigner.WindowAssignerContext
     ) -> Collection[TimeWindow]:
         (whole,) = super().assign_windows(element, timestamp, context)
         first = whole.start + ((timestamp - whole.start) // self.step_ms + 1) * self.step_ms

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from enum import Enum
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from flinkbuf._core.operators.window_context import WindowTriggerContext
 
+if TYPE_CHECKING:
+    from flinkbuf.streaming.state.state import StateDescriptor
+
 __all__ = ["Trigger", "TriggerResult"]
 
-T = TypeVar("T")
-W = TypeVar("W")
+T = TypeVar("T", contravariant=True)
+W = TypeVar("W", contravariant=True)
 
 
 class TriggerResult(Enum):
@@ -68,7 +71,7 @@ class Trigger(ABC, Generic[T, W]):
             """Return the time of the task's clock."""
 
         @abstractmethod
-        def get_metric_group(self) -> Any:
+        def get_metric_group(self) -> object:
             """Return the operator's metrics."""
 
         @abstractmethod
@@ -92,14 +95,14 @@ class Trigger(ABC, Generic[T, W]):
             """Take back such a timer."""
 
         @abstractmethod
-        def get_partitioned_state(self, state_descriptor: Any) -> Any:
+        def get_partitioned_state(self, state_descriptor: StateDescriptor) -> Any:
             """Return the state of that name of this window and key."""
 
     class OnMergeContext(TriggerContext):
         """The context of `on_merge`."""
 
         @abstractmethod
-        def merge_partitioned_state(self, state_descriptor: Any) -> None:
+        def merge_partitioned_state(self, state_descriptor: StateDescriptor) -> None:
             """Merge the state of that name of the windows that became one; it must be mergeable."""
 
     @abstractmethod

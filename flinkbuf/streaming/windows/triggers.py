@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import operator
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from flinkbuf.streaming.state.state import ReducingStateDescriptor, ValueStateDescriptor
 from flinkbuf.streaming.windows.trigger import Trigger, TriggerResult
@@ -13,10 +13,13 @@ from flinkbuf.streaming.windows.window import Window
 from flinkbuf.types.duration import Duration, Time, milliseconds_of
 from flinkbuf.types.types import Types
 
+T = TypeVar("T", contravariant=True)
+W = TypeVar("W", bound=Window, contravariant=True)
+
 __all__ = ["CountTrigger", "DeltaTrigger", "NeverTrigger", "ProcessingTimeoutTrigger", "PurgingTrigger"]
 
 
-class _RecordTrigger(Trigger[Any, Window]):
+class _RecordTrigger(Trigger[object, Window]):
     """One that no timer concerns."""
 
     def on_processing_time(self, time: int, window: Window, ctx: Trigger.TriggerContext) -> TriggerResult:
@@ -44,7 +47,7 @@ class CountTrigger(_RecordTrigger):
         """Return one that fires at every `window_size` records."""
         return CountTrigger(window_size)
 
-    def on_element(self, element: Any, timestamp: int, window: Window, ctx: Trigger.TriggerContext) -> TriggerResult:
+    def on_element(self, element: object, timestamp: int, window: Window, ctx: Trigger.TriggerContext) -> TriggerResult:
         count = ctx.get_partitioned_state(self._count)
         count.add(1)
         if count.get() < self.window_size:
@@ -65,7 +68,7 @@ class CountTrigger(_RecordTrigger):
 class NeverTrigger(_RecordTrigger):
     """Never fires: global windows have this one unless another is given."""
 
-    def on_element(self, element: Any, timestamp: int, window: Window, ctx: Trigger.TriggerContext) -> TriggerResult:
+    def on_element(self, element: object, timestamp: int, window: Window, ctx: Trigger.TriggerContext) -> TriggerResult:
         return TriggerResult.CONTINUE
 
 
@@ -82,7 +85,7 @@ class DeltaTrigger(_RecordTrigger):
         """Return one that fires when ``delta_function(old, new)`` is greater than `threshold`."""
         return DeltaTrigger(threshold, delta_function)
 
-    def on_element(self, element: Any, timestamp: int, window: Window, ctx: Trigger.TriggerContext) -> TriggerResult:
+    def on_element(self, element: object, timestamp: int, window: Window, ctx: Trigger.TriggerContext) -> TriggerResult:
         state = ctx.get_partitioned_state(self._last)
         last = state.value()
         if last is None:
@@ -96,33 +99,33 @@ class DeltaTrigger(_RecordTrigger):
         ctx.get_partitioned_state(self._last).clear()
 
 
-class PurgingTrigger(Trigger[Any, Window]):
+class PurgingTrigger(Trigger[T, W]):
     """Drops a window's contents each time the trigger inside fires."""
 
-    def __init__(self, nested_trigger: Trigger[Any, Any]):
+    def __init__(self, nested_trigger: Trigger[T, W]):
         self.nested_trigger = nested_trigger
 
     @staticmethod
-    def of(nested_trigger: Trigger[Any, Any]) -> PurgingTrigger:
+    def of(nested_trigger: Trigger[T, W]) -> PurgingTrigger[T, W]:
         """Return `nested_trigger` with contents dropped at each firing."""
         return PurgingTrigger(nested_trigger)
 
-    def on_element(self, element: Any, timestamp: int, window: Window, ctx: Trigger.TriggerContext) -> TriggerResult:
+    def on_element(self, element: T, timestamp: int, window: W, ctx: Trigger.TriggerContext) -> TriggerResult:
         return _purging(self.nested_trigger.on_element(element, timestamp, window, ctx))
 
-    def on_processing_time(self, time: int, window: Window, ctx: Trigger.TriggerContext) -> TriggerResult:
+    def on_processing_time(self, time: int, window: W, ctx: Trigger.TriggerContext) -> TriggerResult:
         return _purging(self.nested_trigger.on_processing_time(time, window, ctx))
 
-    def on_event_time(self, time: int, window: Window, ctx: Trigger.TriggerContext) -> TriggerResult:
+    def on_event_time(self, time: int, window: W, ctx: Trigger.TriggerContext) -> TriggerResult:
         return _purging(self.nested_trigger.on_event_time(time, window, ctx))
 
     def can_merge(self) -> bool:
         return self.nested_trigger.can_merge()
 
-    def on_merge(self, window: Window, ctx: Trigger.OnMergeContext) -> None:
+    def on_merge(self, window: W, ctx: Trigger.OnMergeContext) -> None:
         self.nested_trigger.on_merge(window, ctx)
 
-    def clear(self, window: Window, ctx: Trigger.TriggerContext) -> None:
+    def clear(self, window: W, ctx: Trigger.TriggerContext) -> None:
         self.nested_trigger.clear(window, ctx)
 
 
@@ -130,7 +133,7 @@ def _purging(result: TriggerResult) -> TriggerResult:
     return TriggerResult.FIRE_AND_PURGE if result is TriggerResult.FIRE else result
 
 
-class ProcessingTimeoutTrigger(Trigger[Any, Window]):
+class ProcessingTimeoutTrigger(Trigger[T, W]):
     """Fires as the trigger inside does, and at the latest so long after a window's first record.
 
     Flink's; PyFlink has none.
@@ -149,7 +152,7 @@ class ProcessingTimeoutTrigger(Trigger[Any, Window]):
 
     def __init__(
         self,
-        nested_trigger: Trigger[Any, Any],
+        nested_trigger: Trigger[T, W],
         timeout_ms: int,
         reset_timer_on_new_record: bool = False,
         should_clear_on_timeout: bool = True,
@@ -162,16 +165,16 @@ class ProcessingTimeoutTrigger(Trigger[Any, Window]):
 
     @staticmethod
     def of(
-        nested_trigger: Trigger[Any, Any],
+        nested_trigger: Trigger[T, W],
         timeout: Time | Duration | datetime.timedelta,
         reset_timer_on_new_record: bool = False,
         should_clear_on_timeout: bool = True,
-    ) -> ProcessingTimeoutTrigger:
+    ) -> ProcessingTimeoutTrigger[T, W]:
         """Return `nested_trigger` with a timeout."""
         timeout_ms = milliseconds_of("timeout", timeout)
         return ProcessingTimeoutTrigger(nested_trigger, timeout_ms, reset_timer_on_new_record, should_clear_on_timeout)
 
-    def on_element(self, element: Any, timestamp: int, window: Window, ctx: Trigger.TriggerContext) -> TriggerResult:
+    def on_element(self, element: T, timestamp: int, window: W, ctx: Trigger.TriggerContext) -> TriggerResult:
         result = self.nested_trigger.on_element(element, timestamp, window, ctx)
         if result.is_fire():
             self.clear(window, ctx)
@@ -185,22 +188,22 @@ class ProcessingTimeoutTrigger(Trigger[Any, Window]):
             ctx.register_processing_time_timer(due)
         return result
 
-    def on_processing_time(self, time: int, window: Window, ctx: Trigger.TriggerContext) -> TriggerResult:
+    def on_processing_time(self, time: int, window: W, ctx: Trigger.TriggerContext) -> TriggerResult:
         result = self.nested_trigger.on_processing_time(time, window, ctx)
         if self.should_clear_on_timeout:
             self.clear(window, ctx)
         return TriggerResult.FIRE_AND_PURGE if result.is_purge() else TriggerResult.FIRE
 
-    def on_event_time(self, time: int, window: Window, ctx: Trigger.TriggerContext) -> TriggerResult:
+    def on_event_time(self, time: int, window: W, ctx: Trigger.TriggerContext) -> TriggerResult:
         result = self.nested_trigger.on_event_time(time, window, ctx)
         if self.should_clear_on_timeout:
             self.clear(window, ctx)
         return TriggerResult.FIRE_AND_PURGE if result.is_purge() else TriggerResult.FIRE
 
-    def on_merge(self, window: Window, ctx: Trigger.OnMergeContext) -> None:
+    def on_merge(self, window: W, ctx: Trigger.OnMergeContext) -> None:
         """Nothing: `can_merge` is false, as in Flink."""
 
-    def clear(self, window: Window, ctx: Trigger.TriggerContext) -> None:
+    def clear(self, window: W, ctx: Trigger.TriggerContext) -> None:
         self._take_timer_back(ctx)
         self.nested_trigger.clear(window, ctx)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from flinkbuf._core.operators.window_context import WindowContext
 from flinkbuf.streaming.chain.functions import Function
@@ -93,11 +93,11 @@ class ProcessWindowFunction(Function, Generic[IN, OUT, KEY, W]):
             """Return how far event time has come."""
 
         @abstractmethod
-        def window_state(self) -> Any:
+        def window_state(self) -> object:
             """Return the state of this key and this window; what is put there is to be cleared in `clear`."""
 
         @abstractmethod
-        def global_state(self) -> Any:
+        def global_state(self) -> object:
             """Return the state of this key."""
 
     @abstractmethod
@@ -119,11 +119,11 @@ class ProcessAllWindowFunction(Function, Generic[IN, OUT, W]):
             """Return the window."""
 
         @abstractmethod
-        def window_state(self) -> Any:
+        def window_state(self) -> object:
             """Return the state of this window; what is put there is to be cleared in `clear`."""
 
         @abstractmethod
-        def global_state(self) -> Any:
+        def global_state(self) -> object:
             """Return the state of all windows."""
 
     @abstractmethod

@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from flinkbuf._core.operators.aligned_window_operator import AlignedWindowOperator
 from flinkbuf._core.operators.session_window_operator import SessionWindowOperator
@@ -53,6 +53,10 @@ from flinkbuf.streaming.windows.window_functions import (
     WindowFunction,
 )
 
+if TYPE_CHECKING:
+    from flinkbuf.streaming.chain.functions import AggregateFunction
+    from flinkbuf.types.type_information import TypeInformation
+
 __all__ = ["WindowOperation", "WindowOperatorFactory"]
 
 CONTENTS = "window-contents"
@@ -67,7 +71,7 @@ ACTIONS = {
     TriggerResult.FIRE_AND_PURGE: 3,
 }
 # Operators that know windows and trigger themselves, where both are exactly these and there is no evictor.
-FAST: dict[tuple[type[Any], type[Any]], type[WindowOperator]] = {
+FAST: dict[tuple[type[object], type[object]], type[WindowOperator]] = {
     (TumblingEventTimeWindows, EventTimeTrigger): AlignedWindowOperator,
     (SlidingEventTimeWindows, EventTimeTrigger): AlignedWindowOperator,
     (TumblingProcessingTimeWindows, ProcessingTimeTrigger): AlignedWindowOperator,
@@ -98,21 +102,21 @@ class WindowOperation:
     `call` what was reduced or aggregated is the result.
     """
 
-    key_selector: Callable[[Any], Any] | None
+    key_selector: Callable[..., object] | None
     assigner: Any
     trigger: Any
-    evictor: Any
+    evictor: object
     allowed_lateness_ms: int
     late_tag_id: str | None
     contents_descriptor: StateDescriptor
-    reduce: Callable[[Any, Any], Any] | None
+    reduce: Callable[[object, object], object] | None
     aggregate_function: Any
-    call: Callable[..., Any] | None
+    call: Callable[..., object] | None
     call_name: str | None
-    clear: Callable[[Any], Any] | None
+    clear: Callable[[object], object] | None
     is_process: bool
     is_all: bool
-    lifecycle: Any
+    lifecycle: object
 
     actions = ACTIONS
     proceed = TriggerResult.CONTINUE
@@ -138,7 +142,7 @@ class WindowOperation:
         """After how long without a record a session is over; 0: the assigner has to be asked."""
         return getattr(self.assigner, "session_gap_ms", 0)
 
-    def window_set(self, mapping: dict[Any, Any] | None) -> MergingWindowSet:
+    def window_set(self, mapping: dict[object, object] | None) -> MergingWindowSet:
         """Return the windows of a key, as they are kept in its state."""
         return MergingWindowSet(self.assigner, mapping)
 
@@ -147,11 +151,11 @@ class WindowOperation:
         return metrics.register(LATE_RECORDS, Counter())
 
     @staticmethod
-    def timestamped(elements: Iterable[tuple[Any, int]]) -> list[TimestampedValue]:
+    def timestamped(elements: Iterable[tuple[object, int]]) -> list[TimestampedValue]:
         """Return the records of a window as an evictor is given them."""
         return [TimestampedValue(*element) for element in elements]
 
-    def gather(self, values: list[Any]) -> Any:
+    def gather(self, values: list[object]) -> object:
         """Return what the window's function is given after an evictor chose `values`; None: nothing."""
         if self.is_list:
             return values
@@ -198,15 +202,15 @@ class WindowOperatorFactory:
         self,
         assigner: Any,
         *,
-        key_selector: Callable[[Any], Any] | None = None,
+        key_selector: Callable[..., object] | None = None,
         trigger: Any = None,
-        evictor: Any = None,
+        evictor: object = None,
         allowed_lateness_ms: int = 0,
         late_tag_id: str | None = None,
-        reduce_function: Any = None,
-        aggregate_function: Any = None,
-        window_function: Any = None,
-        contents_type: Any = None,
+        reduce_function: ReduceFunction | Callable[..., object] | None = None,
+        aggregate_function: AggregateFunction | None = None,
+        window_function: object = None,
+        contents_type: TypeInformation | None = None,
     ):
         self.assigner = assigner
         self.key_selector = key_selector
@@ -287,7 +291,7 @@ class WindowOperatorFactory:
         candidates = (self.key_selector, self.reduce_function, self.aggregate_function, self.window_function)
         return Lifecycles(*(each for each in candidates if isinstance(each, (Function, SelectorCall))))
 
-    def _purging_trigger(self) -> Any:
+    def _purging_trigger(self) -> object:
         """Count windows fire once and nothing would ever clear them: they are dropped when they do."""
         is_counting = isinstance(self.assigner, (CountTumblingWindowAssigner, CountSlidingWindowAssigner))
         if is_counting and type(self.trigger) is CountTrigger and self.trigger.window_size == self.assigner.window_size:

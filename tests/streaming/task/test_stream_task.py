@@ -22,6 +22,7 @@ from support.worlds.stream_tasks import (
 )
 
 import flinkbuf as fb
+from flinkbuf._core.operators.source_operator import SourceOperatorBase
 from flinkbuf._core.operators.stream_operator import NO_TIMESTAMP, MultipleInputOperator, StreamOperator
 from flinkbuf.checkpoints.options import CheckpointOptions
 from flinkbuf.network.events import CheckpointBarrier, EndOfData, StopMode
@@ -351,7 +352,7 @@ def test_edges_and_partitions_have_to_match(pool):
 # ---- time --------------------------------------------------------------------------------------------------
 
 
-class Waiting(StreamOperator):
+class Waiting(SourceOperatorBase):
     """A source that has nothing until it is told; `calls` counts how often it was asked."""
 
     def __init__(self):

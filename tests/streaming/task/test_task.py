@@ -22,6 +22,7 @@ from support.worlds.stream_tasks import (
 )
 
 import flinkbuf as fb
+from flinkbuf._core.operators.source_operator import SourceOperatorBase
 from flinkbuf._core.operators.stream_operator import StreamOperator
 from flinkbuf.streaming.chain.mailbox import MailboxClosedError
 from flinkbuf.streaming.sources.input_status import InputStatus
@@ -341,7 +342,7 @@ def test_an_error_while_it_is_cancelled_does_not_fail_it():
     assert running.join().state is TaskState.CANCELED
 
 
-class Waiting(StreamOperator):
+class Waiting(SourceOperatorBase):
     """A source that never has anything."""
 
     def __init__(self, reached, cancelled):

@@ -4,6 +4,7 @@ import threading
 
 import flinkbuf as fb
 from flinkbuf._core.operators.function_operator import MapOperator
+from flinkbuf._core.operators.source_operator import SourceOperatorBase
 from flinkbuf._core.operators.stream_operator import NO_TIMESTAMP, StreamOperator
 from flinkbuf.checkpoints.handles import SubtaskState
 from flinkbuf.streaming.chain.operator_config import (
@@ -51,7 +52,7 @@ def plain_context(*, task, config, settings, clock, processing_time, mailbox, wa
     )
 
 
-class ListSource(StreamOperator):
+class ListSource(SourceOperatorBase):
     """Emits (value, timestamp) pairs, or bare values, and ends; its position is its state."""
 
     def __init__(self, items, end=InputStatus.END_OF_DATA):
