@@ -138,6 +138,7 @@ test-stress: $(VENV)/.test
 test-large: $(VENV)/.test
 	FLINKBUF_LARGE_BYTES=$(LARGE_BYTES) $(BIN)/python -m pytest -q --durations=12 \
 		tests/records/test_large_batches.py tests/streaming/columns/test_large_column_batches.py
+	FLINKBUF_MEMORY_ROUNDS=3000 $(BIN)/python -m pytest tests/streaming/columns/test_column_memory.py -q --durations=3
 
 test-simulation: $(VENV)/.test
 	SIMULATION_RUNS=$(SIMULATION_RUNS) $(BIN)/python -m pytest tests/simulation -q
