@@ -136,8 +136,10 @@ class _LocalOutput(StateOutput):
         self._written += more
         size = self._written - self._begun
         if size >= _AHEAD:
-            # What is not on the disk yet is written, and not dropped: nothing is read again from there.
-            os.posix_fadvise(self._file.fileno(), self._begun, size, os.POSIX_FADV_DONTNEED)
+            # What is not on the disk yet is written, and not dropped: nothing is read again from there. An advice that
+            # is not taken costs time at the end, and an error of the disk is told by fsync.
+            with contextlib.suppress(OSError, AttributeError):
+                os.posix_fadvise(self._file.fileno(), self._begun, size, os.POSIX_FADV_DONTNEED)
             self._begun = self._written
 
     def _write_all(self, pieces: Sequence[memoryview]) -> None:

@@ -1,6 +1,7 @@
 """Files that a thread writes behind the one that makes their bytes."""
 
 import errno
+import os
 import threading
 
 import pytest
@@ -47,6 +48,22 @@ def test_what_was_written_lies_in_the_file_in_order(file):
     with open(behind.finish(), "rb") as written:
         assert written.read() == b"".join(pieces)
     assert file.size == sum(map(len, pieces))
+
+
+def test_a_file_system_that_takes_no_advice_takes_the_file(file, monkeypatch):
+    advices = []
+
+    def refuse(*arguments):
+        advices.append(arguments[1:3])
+        raise OSError(errno.EINVAL, "no advice")
+
+    monkeypatch.setattr(os, "posix_fadvise", refuse)
+    for _ in range(3):
+        file.write(bytes(30))
+        file.write_all([b"12345", b"67890"])
+    with open(file.finish(), "rb") as written:
+        assert written.read() == (bytes(30) + b"1234567890") * 3
+    assert advices == [(0, 70), (70, 50)]
 
 
 def test_a_small_file_needs_no_thread(file):
