@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from concurrent.futures import Future
 from time import monotonic
-from typing import Any
+from typing import TYPE_CHECKING
 
 from flinkbuf.async_io.function import AsyncOptions
 from flinkbuf.async_io.queue import Entry
 from flinkbuf.async_io.timer import RateLimiter, Timers
+
+if TYPE_CHECKING:
+    from flinkbuf._core.operators.async_call import AsyncCall
+    from flinkbuf.async_io.function import ResultFuture
 
 
 class Batch:
@@ -21,7 +26,10 @@ class Batch:
         self.entries: list[Entry] = []
         self.attempt = 0
         self.submitted = 0.0
-        self.call: Any = None
+        self.call: AsyncCall | ResultFuture | Future[object] | None = None
+
+
+Work = Entry | Batch  # what a call is made for
 
 
 class Admission:
@@ -59,16 +67,16 @@ class Admission:
         concurrency: int,
         timers: Timers,
         is_full: Callable[[], bool],
-        make_call: Callable[[Any], None],
+        make_call: Callable[[Work], None],
     ) -> None:
         self.active = 0
-        self.held: deque[Any] = deque()
+        self.held: deque[Work] = deque()
         self.concurrency = concurrency
         self.is_shut = False
         self._options = options
         self._timers = timers
         self._is_full, self._make_call = is_full, make_call
-        self._keys: dict[Any, deque[Entry]] = {}  # by busy key: who waits for it
+        self._keys: dict[object, deque[Entry]] = {}  # by busy key: who waits for it
         self._batch: Batch | None = None  # is being filled
         self._limiter = RateLimiter(options.rate_limit) if options.rate_limit else None
         self._has_ended = self._is_releasing = self._is_limit_timer_set = False
@@ -85,7 +93,7 @@ class Admission:
             self._keys[entry.key] = deque()
         self._collect(entry)
 
-    def launch(self, work: Any) -> None:
+    def launch(self, work: Work) -> None:
         """Make a call as soon as there is room for one; further attempts come in here."""
         self.held.append(work)
         self.release()

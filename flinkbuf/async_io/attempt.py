@@ -12,10 +12,12 @@ from contextvars import Context
 from typing import Any, Protocol
 
 from flinkbuf._core.operators.async_call import AsyncCall
+from flinkbuf.async_io.admission import Work
 from flinkbuf.async_io.function import AsyncOptions, CompletedTwiceError, Function, ResultFuture
 from flinkbuf.async_io.handover import Inbox
 from flinkbuf.async_io.timer import Timers
 
+Call = AsyncCall | Future[object]  # a call that can be cancelled
 _AT_HAND = (list, tuple, str, bytes, dict)  # iterables that take no time
 
 
@@ -26,10 +28,10 @@ class AttemptOwner(Protocol):
     inbox: Inbox
     timers: Timers
 
-    def attempt_ended(self, work: Any, result: Any, error: BaseException | None) -> None:
+    def attempt_ended(self, work: Work, result: object, error: BaseException | None) -> None:
         """A call for `work` has ended that is waited for."""
 
-    def place_released(self, work: Any) -> None:
+    def place_released(self, work: Work) -> None:
         """The call of `work` was abandoned and has now ended, or is not waited for any longer."""
 
     def fail(self, error: BaseException) -> None:
@@ -69,11 +71,11 @@ class Attempts:
         self,
         owner: AttemptOwner,
         function: Function,
-        invoke: Callable[..., Any],
+        invoke: Callable[..., object],
         base_context: Context,
         options: AsyncOptions,
     ) -> None:
-        self.dying: dict[Any, Any] = {}
+        self.dying: dict[Call, Work | None] = {}
         self._owner = owner
         self._function, self._invoke, self._base_context = function, invoke, base_context
         self._patience = options.close_timeout
@@ -82,7 +84,7 @@ class Attempts:
         if function.kind == "thread":
             self._pool = ThreadPoolExecutor(options.thread_count, "flinkbuf-async")
 
-    def make(self, work: Any, argument: Any, named: dict[str, Any]) -> None:
+    def make(self, work: Work, argument: object, named: dict[str, object]) -> None:
         """Make a call for `work`, whose `call` it becomes; it may have ended when this returns.
 
         Raises
@@ -100,13 +102,13 @@ class Attempts:
         else:
             self._call_coroutine(work, self._invoke(argument, **named))
 
-    def _call_coroutine(self, work: Any, awaitable: Any) -> None:
+    def _call_coroutine(self, work: Work, awaitable: Any) -> None:
         work.call = call = AsyncCall(self._owner.loop, self.coroutine_ended, work)
         call.start(awaitable, self._base_context)
 
     # ---------------------------------------------------------------- ends
 
-    def coroutine_ended(self, call: AsyncCall, result: Any, error: BaseException | None) -> None:
+    def coroutine_ended(self, call: AsyncCall, result: object, error: BaseException | None) -> None:
         """What `AsyncCall` tells when its coroutine has ended."""
         work = call.work
         if work is None or work.call is not call:
@@ -115,14 +117,14 @@ class Attempts:
         work.call = None
         self._owner.attempt_ended(work, result, error)
 
-    def _on_thread(self, argument: Any, named: dict[str, Any]) -> Any:
+    def _on_thread(self, argument: object, named: dict[str, object]) -> object:
         """Runs on a thread of the pool, to the end of what the function yields."""
         result = self._invoke(argument, **named)
         if self._function.is_flat and isinstance(result, Iterable) and not isinstance(result, _AT_HAND):
             result = list(result)
         return result
 
-    def _thread_ended(self, work: Any, future: Future[Any]) -> None:
+    def _thread_ended(self, work: Work, future: Future[object]) -> None:
         if work.call is not future:
             self._release(future)
             return
@@ -138,11 +140,11 @@ class Attempts:
         else:
             self._owner.attempt_ended(work, result, error)
 
-    def _future_completed(self, future: ResultFuture, results: Any, error: BaseException | None) -> None:
+    def _future_completed(self, future: ResultFuture, results: object, error: BaseException | None) -> None:
         """Runs on any thread."""
         self._owner.inbox.put(self._result_arrived, future, results, error)
 
-    def _result_arrived(self, future: ResultFuture, results: Any, error: BaseException | None) -> None:
+    def _result_arrived(self, future: ResultFuture, results: object, error: BaseException | None) -> None:
         work = future.work
         if isinstance(error, CompletedTwiceError):  # also where nobody waits for it any more
             self._owner.fail(error)
@@ -157,32 +159,31 @@ class Attempts:
 
     # ---------------------------------------------------------------- cancelled calls
 
-    def abandon(self, work: Any) -> bool:
+    def abandon(self, work: Work) -> bool:
         """Cancel the call of `work`, if it has one; True if it keeps its place until `place_released`."""
-        call, work.call = work.call, None
-        if call is None:
-            return False
-        if isinstance(call, ResultFuture):
+        call = work.call
+        work.call = None
+        if call is None or isinstance(call, ResultFuture):
             return False  # whoever completes it cannot be stopped, nor seen to end
         self.dying[call] = work
         call.cancel()
         self._owner.timers.at(time.monotonic() + self._patience, functools.partial(self._lose_patience, call))
         return True
 
-    def _lose_patience(self, call: Any) -> None:
+    def _lose_patience(self, call: Call) -> None:
         work = self.dying.get(call)
         if work is not None:
             self.dying[call] = None  # it runs on, beside those that are allowed
             self._owner.place_released(work)
 
-    def _release(self, call: Any) -> None:
+    def _release(self, call: Call) -> None:
         work = self.dying.pop(call, None)
         if work is not None:
             self._owner.place_released(work)
         if self._all_ended is not None and not self.dying and not self._all_ended.done():
             self._all_ended.set_result(None)
 
-    async def close(self, works: Iterable[Any], timeout: float) -> tuple[int, int]:
+    async def close(self, works: Iterable[Work], timeout: float) -> tuple[int, int]:
         """Cancel the calls of `works` and wait for their end and that of others; how many calls and threads did not.
 
         Parameters
@@ -195,7 +196,8 @@ class Attempts:
         until = time.monotonic() + timeout
         self.dying = dict.fromkeys(self.dying)
         for work in works:
-            call, work.call = work.call, None
+            call = work.call
+            work.call = None
             if call is not None and not isinstance(call, ResultFuture):
                 self.dying[call] = None
         for call in list(self.dying):

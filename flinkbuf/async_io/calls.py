@@ -16,7 +16,7 @@ from time import monotonic
 from typing import Any
 
 from flinkbuf._core.operators.async_call import AsyncCall, start_many
-from flinkbuf.async_io.admission import Admission, Batch
+from flinkbuf.async_io.admission import Admission, Batch, Work
 from flinkbuf.async_io.attempt import Attempts
 from flinkbuf.async_io.function import AsyncOptions, CallContext, Function
 from flinkbuf.async_io.handover import Departures, Inbox, Outbox
@@ -57,7 +57,7 @@ class AsyncCalls:
     Threads: all but `__init__` and `pulled` is for the loop's thread alone; others put it into `inbox`.
     """
 
-    pulled: tuple[int, list[Any]] | None = None
+    pulled: tuple[int, list[object]] | None = None
     _chunk_count = 0  # that were complete
     _early_count = 0  # records that were started of the next one
     _call_of_start: AsyncCall | None = None  # an idle one for start_many
@@ -74,11 +74,11 @@ class AsyncCalls:
         loop: asyncio.AbstractEventLoop,
         *,
         base_context: Context,
-        value_of: Callable[[Any], Any] | None = None,
-        result_of: Callable[[Any], Any] | None = None,
+        value_of: Callable[..., object] | None = None,
+        result_of: Callable[..., object] | None = None,
         keeps_record: bool = False,
         gives_entries: bool = False,
-        open_context: Any = None,
+        open_context: object = None,
         log: Callable[..., None] = logger.info,
     ) -> None:
         self._log = log
@@ -89,14 +89,14 @@ class AsyncCalls:
         self._keeps_record = keeps_record
         self._session = Session(function, open_context or context)
         self._outcomes = Outcomes(function, options, context, stats, self._value_of, result_of)
-        self._queue: Any = OrderedQueue() if options.ordered else UnorderedQueue()
+        self._queue: OrderedQueue | UnorderedQueue = OrderedQueue() if options.ordered else UnorderedQueue()
         results_of = _pairs if keeps_record else attrgetter("results")
         self._departures = Departures(
             self._queue, outbox, loop, None if gives_entries else results_of, self._has_calls_to_make
         )
         self._timeouts = Timeouts(self.timers, options.timeout, self._time_out)
         self._running = self._timeouts.running  # entries and batches, from their first call until they are settled
-        self._delayed: dict[Any, None] = {}  # waiting for their next attempt
+        self._delayed: dict[Work, None] = {}  # waiting for their next attempt
         concurrency = options.concurrency or options.capacity
         if function.kind == "thread":
             # What waits for a thread has no call yet, and its timeout does not run.
@@ -171,7 +171,7 @@ class AsyncCalls:
 
     # ---------------------------------------------------------------- in
 
-    def start(self, chunk: list[Any]) -> None:
+    def start(self, chunk: list[object]) -> None:
         """Start a call for each record of a chunk, as far as the gates let them."""
         self._chunk_count += 1
         count, self._early_count = self._early_count, 0
@@ -186,7 +186,7 @@ class AsyncCalls:
             self._early_count += len(records)
             self._start_each(records)
 
-    def _start_each(self, records: list[Any]) -> None:
+    def _start_each(self, records: list[object]) -> None:
         self._stats.records += len(records)
         try:
             self._start(records)
@@ -196,7 +196,7 @@ class AsyncCalls:
         if self._departures.out_count or self._queue.has_ready:
             self._departures.now()
 
-    def start_element(self, value: Any, timestamp: int | None) -> None:
+    def start_element(self, value: object, timestamp: int | None) -> None:
         """Start the call for one record of a stream."""
         self._stats.records += 1
         try:
@@ -205,7 +205,7 @@ class AsyncCalls:
             self.fail(error)
         self._stats.max_in_flight = max(self._stats.max_in_flight, len(self._queue))
 
-    def put_watermark(self, watermark: Any) -> None:
+    def put_watermark(self, watermark: object) -> None:
         """Let a watermark pass behind the records before it."""
         self._queue.put(WatermarkEntry(watermark))
         if self._queue.has_ready:
@@ -233,7 +233,7 @@ class AsyncCalls:
         self._number += 1
         return self._number - 1
 
-    def _start(self, records: list[Any]) -> None:
+    def _start(self, records: list[object]) -> None:
         """Start calls; one that ends at once leaves its result with the departures, or in the queue."""
         index, count, queue, admission = 0, len(records), self._queue, self._admission
         departures = self._departures
@@ -297,7 +297,7 @@ class AsyncCalls:
 
     # ---------------------------------------------------------------- calls
 
-    def _make(self, work: Any) -> None:
+    def _make(self, work: Work) -> None:
         """Make one call for a record or a batch."""
         if work.attempt == 0:
             self._timeouts.begin(work)
@@ -309,7 +309,7 @@ class AsyncCalls:
         self._stats.calls += 1
         self._admission.active += 1
         try:
-            if self._is_plain:
+            if self._is_plain and isinstance(work, Entry):
                 work.call = call = AsyncCall(self.loop, self._coroutine_ended, work)
                 call.start(self._invoke_at_once(work.record), self._base_context)
             else:
@@ -318,15 +318,16 @@ class AsyncCalls:
             work.call = None
             self.attempt_ended(work, None, error)
 
-    def _make_in_its_way(self, work: Any) -> None:
+    def _make_in_its_way(self, work: Work) -> None:
         """Make a call that is a batch, wants its context, or is no coroutine."""
-        values, named = [self._value_of(entry.record) for entry in work.entries], {}
+        values = [self._value_of(entry.record) for entry in work.entries]
+        named: dict[str, object] = {}
         if self._function.wants_context:
             number = work.entries[0].number
             named["context"] = replace(self._context, record_number=number, attempt=work.attempt)
         self._attempts.make(work, values if isinstance(work, Batch) else values[0], named)
 
-    def _coroutine_ended(self, call: AsyncCall, result: Any, error: BaseException | None) -> None:
+    def _coroutine_ended(self, call: AsyncCall, result: object, error: BaseException | None) -> None:
         work = call.work
         if error is not None or not self._is_direct or work is None or work.call is not call:
             self._attempts.coroutine_ended(call, result, error)
@@ -342,7 +343,7 @@ class AsyncCalls:
         if self._admission.held:
             self._admission.release()
 
-    def attempt_ended(self, work: Any, result: Any, error: BaseException | None) -> None:
+    def attempt_ended(self, work: Work, result: object, error: BaseException | None) -> None:
         """Settle a record or a batch after a call, or call again."""
         self._admission.active -= 1
         try:
@@ -362,14 +363,14 @@ class AsyncCalls:
             self.fail(interrupt)
         self._admission.release()
 
-    def place_released(self, work: Any) -> None:
+    def place_released(self, work: Work) -> None:
         """A call that ran out of time has really ended: others may take its place, and that of its keys."""
         self._admission.active -= 1
         for entry in work.entries:
             self._admission.free_key(entry)
         self._admission.release()
 
-    def _batch_ended(self, batch: Batch, result: Any, error: BaseException | None) -> None:
+    def _batch_ended(self, batch: Batch, result: object, error: BaseException | None) -> None:
         """Settle the records of a batch, but for those that want another attempt."""
         again = []
         for entry, value, failure in self._outcomes.of_batch(batch, result, error):
@@ -386,23 +387,23 @@ class AsyncCalls:
 
     # ---------------------------------------------------------------- retries and results
 
-    def _may_retry(self, work: Any, result: Any, error: BaseException | None) -> bool:
+    def _may_retry(self, work: Work, result: object, error: BaseException | None) -> bool:
         return not self._is_hurrying and self._outcomes.may_retry(work, result, error)
 
-    def _delay(self, work: Any) -> None:
+    def _delay(self, work: Work) -> None:
         self._delayed[work] = None
         delay = self._options.retry.delay_before(work.attempt)
         self.timers.at(monotonic() + delay, functools.partial(self._retry_now, work))
 
-    def _retry_now(self, work: Any) -> None:
+    def _retry_now(self, work: Work) -> None:
         if work in self._delayed:  # else its time ran out, or the end of the input was faster
             del self._delayed[work]
             self._admission.launch(work)
 
-    def _settle(self, entry: Entry, work: Any, result: Any, error: BaseException | None) -> None:
+    def _settle(self, entry: Entry, work: Work, result: object, error: BaseException | None) -> None:
         """Complete an entry for good, and have it handed on if it can leave."""
         self._stats.add_latency(monotonic() - work.submitted)
-        results: list[Any] = []
+        results: list[object] = []
         try:
             results = self._outcomes.results(entry, work.attempt, result, error)
         except Exception as failure:
@@ -412,7 +413,7 @@ class AsyncCalls:
 
     # ---------------------------------------------------------------- time
 
-    def _time_out(self, work: Any) -> None:
+    def _time_out(self, work: Work) -> None:
         """End a record or a batch whose time, attempts and delays together, is over; there is no further attempt."""
         if self._admission.is_shut:
             return
@@ -429,12 +430,12 @@ class AsyncCalls:
             self._admission.release()
 
 
-def itself(record: Any) -> Any:
+def itself(record: object) -> object:
     """Return the record: what the user's functions get, unless `value_of` says otherwise."""
     return record
 
 
-def _with_session(function: Function, session: Any) -> Callable[..., Any]:
+def _with_session(function: Function, session: object) -> Callable[..., Any]:
     """Return the call of the function in which the session, where it has one, is given already."""
     call = function.call
     if function.has_session and function.wants_context:
@@ -444,5 +445,5 @@ def _with_session(function: Function, session: Any) -> Callable[..., Any]:
     return call
 
 
-def _pairs(entry: Entry) -> list[Any]:
+def _pairs(entry: Entry) -> list[object]:
     return [(entry.record, result) for result in entry.results]

@@ -10,10 +10,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from numbers import Real
 from operator import itemgetter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from flinkbuf.async_io.retry import as_retry
 from flinkbuf.errors import FlinkbufError
+
+if TYPE_CHECKING:
+    from flinkbuf.async_io.admission import Work
 
 _DEFAULT_THREADS = 32
 
@@ -128,12 +131,12 @@ class AsyncMapOptions:
 
     concurrency: int | None = None
     flat: bool = False
-    key: str | int | Callable[[Any], Any] | None = None
+    key: str | int | Callable[..., object] | None = None
     rate_limit: float | None = None
     rate_limit_scope: str = "task"
     batch_size: int | None = None
     batch_timeout: float = 0.05
-    on_timeout: Callable[[Any], Any] | None = None
+    on_timeout: Callable[..., object] | None = None
     deadline: float | None = None
     threads: int | None = None
     close_timeout: float = 5.0
@@ -184,13 +187,13 @@ class AsyncMapOptions:
 class AsyncOptions(AsyncMapOptions):
     """The options of an async operator, checked; `flinkbuf.async_map` describes the ones that it has of its own."""
 
-    key: Callable[[Any], Any] | None = None
+    key: Callable[..., object] | None = None
     capacity: int = 100
     timeout: float | None = None
     ordered: bool = True
     retry: Any = None
-    open: Callable[..., Any] | None = None
-    close: Callable[[Any], Any] | None = None
+    open: Callable[..., object] | None = None
+    close: Callable[..., object] | None = None
     on_error: Any = "raise"
 
     def __post_init__(self) -> None:
@@ -234,17 +237,17 @@ class Function:
     """
 
     kind: str
-    call: Callable[..., Any]
-    open: Callable[..., Any] | None = None
-    close: Callable[..., Any] | None = None
-    on_timeout: Callable[[Any], Any] | None = None
+    call: Callable[..., object]
+    open: Callable[..., object] | None = None
+    close: Callable[..., object] | None = None
+    on_timeout: Callable[..., object] | None = None
     is_flat: bool = False
     has_session: bool = False
     wants_context: bool = False
     name: str = field(default="", compare=False)
 
 
-def as_function(func: Any, options: AsyncOptions) -> Function:
+def as_function(func: object, options: AsyncOptions) -> Function:
     """Recognise a coroutine function, a plain function or an object with ``async_invoke`` (PyFlink's AsyncFunction).
 
     Raises
@@ -255,7 +258,7 @@ def as_function(func: Any, options: AsyncOptions) -> Function:
     if isinstance(func, type) and hasattr(func, "async_invoke"):
         raise TypeError(f"{func.__qualname__} is a class; give an object of it")
     if hasattr(func, "async_invoke"):
-        return _from_async_function(func, options)
+        return _from_async_function(func, func.async_invoke, options)
     if not callable(func):
         raise TypeError(f"a coroutine function, a function or an AsyncFunction is needed, got {func!r:.80}")
     if _is_kind(inspect.isasyncgenfunction, func):
@@ -282,9 +285,8 @@ def as_function(func: Any, options: AsyncOptions) -> Function:
     return function
 
 
-def _from_async_function(func: Any, options: AsyncOptions) -> Function:
+def _from_async_function(func: object, invoke: Callable[..., object], options: AsyncOptions) -> Function:
     """Take open, async_invoke, timeout and close of a PyFlink AsyncFunction; results are lists."""
-    invoke = func.async_invoke
     if _is_kind(inspect.iscoroutinefunction, invoke):
         kind = "coroutine"
     elif len(_parameters(invoke)) >= 2:
@@ -310,31 +312,31 @@ def _from_async_function(func: Any, options: AsyncOptions) -> Function:
     )
 
 
-def _is_kind(is_kind: Callable[[Any], bool], func: Any) -> bool:
+def _is_kind(is_kind: Callable[[object], bool], func: object) -> bool:
     func = _without_partial(func)
     return is_kind(func) or is_kind(getattr(func, "__call__", None))  # noqa: B004  # of what kind it is, not whether
 
 
-def _name(func: Any) -> str:
+def _name(func: object) -> str:
     func = _without_partial(func)
     name: str = getattr(func, "__qualname__", type(func).__qualname__)
     return name
 
 
-def _without_partial(func: Any) -> Any:
+def _without_partial(func: object) -> object:
     while isinstance(func, functools.partial):
         func = func.func
     return func
 
 
-def _parameters(func: Any) -> dict[str, inspect.Parameter]:
+def _parameters(func: Callable[..., object]) -> dict[str, inspect.Parameter]:
     try:
         return dict(inspect.signature(func).parameters)
     except (TypeError, ValueError):  # a builtin that does not tell
         return {}
 
 
-def _check_arguments(func: Any, function: Function) -> None:
+def _check_arguments(func: Callable[..., object], function: Function) -> None:
     try:
         signature = inspect.signature(func)
     except (TypeError, ValueError):
@@ -350,10 +352,12 @@ def _check_arguments(func: Any, function: Function) -> None:
         ) from None
 
 
-def _check_handler(name: str, func: Any, *given: str) -> None:
+def _check_handler(name: str, func: Callable[..., object] | None, *given: str) -> None:
+    if func is None:
+        return
     try:
         signature = inspect.signature(func)
-    except (TypeError, ValueError):  # None, or a builtin that does not tell
+    except (TypeError, ValueError):  # a builtin that does not tell
         return
     try:
         signature.bind(*given)
@@ -370,7 +374,7 @@ class ResultFuture:
     """
 
     def __init__(
-        self, on_complete: Callable[[ResultFuture, Any, BaseException | None], None], work: Any, record_text: str
+        self, on_complete: Callable[[ResultFuture, object, BaseException | None], None], work: Work, record_text: str
     ) -> None:
         self.work = work
         self._on_complete = on_complete
@@ -378,7 +382,7 @@ class ResultFuture:
         self._lock = threading.Lock()
         self._is_complete = False
 
-    def complete(self, results: Any) -> None:
+    def complete(self, results: object) -> None:
         """Give the results for the record: an iterable of none, one or many, or a function that gives one.
 
         A function is called on the thread of the event loop.
@@ -389,7 +393,7 @@ class ResultFuture:
         """Say that the call failed."""
         self._once(None, error)
 
-    def _once(self, results: Any, error: BaseException | None) -> None:
+    def _once(self, results: object, error: BaseException | None) -> None:
         with self._lock:
             is_second, self._is_complete = self._is_complete, True
         if is_second:

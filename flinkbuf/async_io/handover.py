@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
-from typing import Any
+
+from flinkbuf.async_io.queue import OrderedQueue, UnorderedQueue
 
 _LINGER_SECONDS = 0.002  # results wait for others so long if there are calls enough to make without the task
 
@@ -21,9 +22,9 @@ class Inbox:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._mutex = threading.Lock()
-        self._waiting: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
+        self._waiting: list[tuple[Callable[..., None], tuple[object, ...]]] = []
 
-    def put(self, function: Callable[..., None], *arguments: Any) -> None:
+    def put(self, function: Callable[..., None], *arguments: object) -> None:
         """Have `function` called on the loop; nothing happens if the loop has been closed."""
         with self._mutex:
             self._waiting.append((function, arguments))
@@ -64,13 +65,13 @@ class Outbox:
         self.failure: BaseException | None = None
         self._on_ready = on_ready
         self._mutex = threading.Lock()
-        self._ready: list[Any] = []
+        self._ready: list[object] = []
         self._record_count = 0
         self._is_awaited = False
         self._wakeup = threading.Lock()  # held, but for the moment between `_wake` and the return of the one who waits
         self._wakeup.acquire()
 
-    def put(self, ready: list[Any], record_count: int) -> None:
+    def put(self, ready: list[object], record_count: int) -> None:
         """Hand on what belongs to `record_count` records."""
         with self._mutex:
             self._ready.extend(ready)
@@ -84,11 +85,11 @@ class Outbox:
                 self.failure = error
         self._wake()
 
-    def contents(self) -> list[Any]:
+    def contents(self) -> list[object]:
         """Return what has not been taken yet."""
         return list(self._ready)
 
-    def take(self, timeout: float | None = 0.0) -> tuple[list[Any], int]:
+    def take(self, timeout: float | None = 0.0) -> tuple[list[object], int]:
         """Take all that has been put, and for how many records it is; both may be none.
 
         Parameters
@@ -152,13 +153,13 @@ class Departures:
 
     def __init__(
         self,
-        queue: Any,
+        queue: OrderedQueue | UnorderedQueue,
         outbox: Outbox,
         loop: asyncio.AbstractEventLoop,
-        results_of: Callable[[Any], list[Any]] | None,
+        results_of: Callable[..., list[object]] | None,
         may_linger: Callable[[], bool],
     ) -> None:
-        self.out: list[Any] = []
+        self.out: list[object] = []
         self.out_count = 0
         self._queue, self._outbox, self._loop = queue, outbox, loop
         self._results_of, self._may_linger = results_of, may_linger

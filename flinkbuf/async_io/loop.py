@@ -14,9 +14,12 @@ import time
 import traceback
 from collections.abc import Callable, Coroutine
 from types import CodeType, FrameType
-from typing import Any
+from typing import TypeVar
 
 from flinkbuf.log import logger
+
+T = TypeVar("T")
+
 
 _FINE_SECONDS = 0.05  # waits up to here are ended to the microsecond
 BLOCKED_SECONDS = 0.25  # a coroutine that stands at one place for so long, without giving way, is told of
@@ -74,7 +77,7 @@ class LoopThread:
             self.loop.close()
             raise
 
-    def run(self, coroutine: Coroutine[Any, Any, Any], timeout: float | None = None) -> Any:
+    def run(self, coroutine: Coroutine[object, object, T], timeout: float | None = None) -> T:
         """Run a coroutine on the loop and wait for what it returns.
 
         Raises
@@ -113,7 +116,7 @@ class LoopThread:
         """Whether this is the thread itself, which cannot wait for what it has to do."""
         return threading.current_thread() is self._thread
 
-    def close_after(self, coroutine: Coroutine[Any, Any, Any], timeout: float) -> None:
+    def close_after(self, coroutine: Coroutine[object, object, object], timeout: float) -> None:
         """Run a coroutine and then close, without waiting for either; for the thread itself."""
 
         async def finish() -> None:
@@ -230,7 +233,7 @@ def close_event_loop(loop: asyncio.AbstractEventLoop, timeout: float) -> int:
         Seconds that tasks, asynchronous generators and the threads of ``asyncio.to_thread`` may take together.
     """
     until = time.monotonic() + timeout
-    left: set[asyncio.Task[Any]] = set()
+    left: set[asyncio.Task[object]] = set()
     try:
         while pending := asyncio.all_tasks(loop) - left:  # a task may leave another one behind
             for task in pending:
@@ -245,7 +248,7 @@ def close_event_loop(loop: asyncio.AbstractEventLoop, timeout: float) -> int:
     return len(left)
 
 
-async def _not_ended(tasks: set[asyncio.Task[Any]], until: float) -> set[asyncio.Task[Any]]:
+async def _not_ended(tasks: set[asyncio.Task[object]], until: float) -> set[asyncio.Task[object]]:
     """Wait for tasks; return those that still run at `until`, in seconds of ``time.monotonic()``."""
     done, left = await asyncio.wait(tasks, timeout=max(0.01, until - time.monotonic()))
     for task in done:

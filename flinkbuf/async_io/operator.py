@@ -18,7 +18,7 @@ from flinkbuf.async_io.calls import AsyncCalls
 from flinkbuf.async_io.function import AsyncOptions, CallContext, as_function
 from flinkbuf.async_io.handover import Outbox
 from flinkbuf.async_io.loop import BlockedWatch, LoopThread, LoopTimeoutError
-from flinkbuf.async_io.queue import RecordElement, WatermarkElement
+from flinkbuf.async_io.queue import Entry, RecordElement, WatermarkElement, WatermarkEntry
 from flinkbuf.async_io.stats import AsyncStats
 from flinkbuf.errors import AsyncTimeoutError
 from flinkbuf.log import logger
@@ -82,18 +82,18 @@ class AsyncOperator:
 
     def __init__(
         self,
-        func: Any,
+        func: object,
         options: AsyncOptions,
         *,
         context: CallContext | None = None,
         keeps_record: bool = False,
-        value_of: Callable[[Any], Any] | None = None,
-        result_of: Callable[[Any], Any] | None = None,
-        output: Callable[[Any], None] | None = None,
+        value_of: Callable[..., object] | None = None,
+        result_of: Callable[..., object] | None = None,
+        output: Callable[[RecordElement | WatermarkElement], None] | None = None,
         on_ready: Callable[[], None] | None = None,
         stats: AsyncStats | None = None,
         thread: LoopThread | None = None,
-        open_context: Any = None,
+        open_context: object = None,
         log: Callable[..., None] = logger.info,
     ) -> None:
         self._shared_thread, self._open_context, self._log = thread, open_context, log
@@ -189,7 +189,7 @@ class AsyncOperator:
 
     # ---------------------------------------------------------------- over an iterable
 
-    def run(self, records: Iterable[Any], told_after: float | None = None) -> Iterator[Any]:
+    def run(self, records: Iterable[object], told_after: float | None = None) -> Iterator[Any]:
         """Yield the results for `records`; never holds more than `capacity` of them.
 
         Parameters
@@ -223,13 +223,13 @@ class AsyncOperator:
         finally:
             self._close_after(failure)
 
-    def _refill(self, source: Iterator[Any]) -> None:
+    def _refill(self, source: Iterator[object]) -> None:
         """Take records from the input as long as it is quick, and have their calls started."""
         room = self._options.capacity - self._held
         if room <= 0 or self._is_exhausted:
             return
         wanted, started = min(room, self._chunk_size), time.perf_counter()
-        chunk: list[Any] = []
+        chunk: list[object] = []
         self._calls.pulled = self._chunk_count, chunk
         try:
             chunk.extend(islice(source, wanted))
@@ -249,7 +249,7 @@ class AsyncOperator:
             self._is_exhausted = True
             self._calls.inbox.put(self._calls.end_input, False)
 
-    def _given_on(self, source: Iterator[Any], told_after: float | None) -> Iterator[Any]:
+    def _given_on(self, source: Iterator[object], told_after: float | None) -> Iterator[object]:
         """Yield what is ready; if there is no room for further records, wait for something."""
         must_wait = self._is_exhausted or self._held >= self._options.capacity
         ready, record_count = self._take(told_after if must_wait else 0.0)
@@ -273,7 +273,7 @@ class AsyncOperator:
                 self._refill(source)
         self._held -= given
 
-    def _take(self, timeout: float | None) -> tuple[list[Any], int]:
+    def _take(self, timeout: float | None) -> tuple[list[object], int]:
         """Take from the outbox; a loop that does not come to tell of the deadline is found out here."""
         if timeout != 0 and self._deadline is not None:
             left = max(0.001, self._deadline - time.monotonic())
@@ -287,7 +287,7 @@ class AsyncOperator:
             return found
         return self._waited(timeout)
 
-    def _waited(self, timeout: float | None) -> tuple[list[Any], int]:
+    def _waited(self, timeout: float | None) -> tuple[list[object], int]:
         """Take from the outbox; while nothing comes, look whether a coroutine blocks the loop."""
         watch = self._watch
         if timeout == 0 or watch is None or watch.is_over:
@@ -304,13 +304,13 @@ class AsyncOperator:
 
     # ---------------------------------------------------------------- element by element, for stream tasks
 
-    def process_element(self, value: Any, timestamp: int | None = None) -> None:
+    def process_element(self, value: object, timestamp: int | None = None) -> None:
         """Start the call for a record; waits while the queue is full, handing on what becomes ready."""
         self._make_room()
         self._held += 1
         self._calls.inbox.put(self._calls.start_element, value, timestamp)
 
-    def process_watermark(self, watermark: Any) -> None:
+    def process_watermark(self, watermark: object) -> None:
         """Let a watermark pass behind the records before it; it takes a place in the queue."""
         if not self._held:
             self._emit(WatermarkElement(watermark))
@@ -327,9 +327,10 @@ class AsyncOperator:
         """Wait up to `timeout` seconds for something that can leave, and hand it on; returns how many elements left."""
         entries, count = self._take(timeout if self._held else 0.0)
         for entry in entries:
-            if entry.is_watermark:
+            if isinstance(entry, WatermarkEntry):
                 self._emit(WatermarkElement(entry.watermark))
                 continue
+            assert isinstance(entry, Entry)
             self.stats.results += len(entry.results)
             for result in entry.results:
                 self._emit(RecordElement(result, entry.timestamp))
@@ -354,8 +355,7 @@ class AsyncOperator:
         Their results are not kept: what has not been handed on is called for again by whoever submits these again.
         """
         assert self._thread is not None, "the operator is not open"
-        elements: list[RecordElement | WatermarkElement] = self._thread.run(self._calls.snapshot())
-        return elements
+        return self._thread.run(self._calls.snapshot())
 
     def begin_end_input(self, *, is_hurrying: bool = True) -> None:
         """Say that no further record comes, without waiting: `in_flight_count` goes down to 0 by `emit_ready`."""

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Set
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Set
 
 from flinkbuf._core.operators.async_call import as_results
-from flinkbuf.async_io.admission import Batch
+from flinkbuf.async_io.admission import Batch, Work
 from flinkbuf.async_io.function import AsyncOptions, CallContext, Function
 from flinkbuf.async_io.queue import Entry
 from flinkbuf.async_io.stats import AsyncStats, error_text, shortened
@@ -32,24 +31,26 @@ class Outcomes:
         options: AsyncOptions,
         context: CallContext,
         stats: AsyncStats,
-        value_of: Callable[[Any], Any],
-        result_of: Callable[[Any], Any] | None = None,
+        value_of: Callable[..., object],
+        result_of: Callable[..., object] | None = None,
     ) -> None:
         self._function, self._options, self._context, self._stats = function, options, context, stats
         self._value_of, self._result_of = value_of, result_of
 
-    def may_retry(self, work: Any, result: Any, error: BaseException | None) -> bool:
+    def may_retry(self, work: Work, result: object, error: BaseException | None) -> bool:
         """Tell whether the call should be made again."""
         retry = self._options.retry
         return retry is not None and retry.can_retry(work.attempt) and bool(retry.wants(result, error))
 
-    def of_batch(self, batch: Batch, result: Any, error: BaseException | None) -> list[tuple[Entry, Any, Any]]:
+    def of_batch(
+        self, batch: Batch, result: object, error: BaseException | None
+    ) -> list[tuple[Entry, object, BaseException | None]]:
         """Match results by position; an exception among them is the failure of that record alone."""
         entries = batch.entries
-        results: list[Any] = []
+        results: list[object] = []
         if error is None:
             try:
-                if isinstance(result, (Mapping, Set, str, bytes, type(None))):
+                if isinstance(result, (Mapping, Set, str, bytes)) or not isinstance(result, Iterable):
                     raise TypeError(f"the function gave a {type(result).__name__} for a batch; give a list")
                 results = list(result)
                 if len(results) != len(entries):
@@ -63,7 +64,7 @@ class Outcomes:
             for entry, value in zip(entries, results, strict=True)
         ]
 
-    def of_timeout(self, entry: Entry) -> tuple[Any, BaseException | None]:
+    def of_timeout(self, entry: Entry) -> tuple[object, BaseException | None]:
         """Return result and error for a record whose time is over."""
         error: Exception = AsyncTimeoutError(f"no result within {self._options.timeout:g} s")
         if self._function.on_timeout is not None:
@@ -74,7 +75,7 @@ class Outcomes:
                 error = error if isinstance(raised, TimeoutError) else raised
         return None, error
 
-    def results(self, entry: Entry, attempts: int, result: Any, error: BaseException | None) -> list[Any]:
+    def results(self, entry: Entry, attempts: int, result: object, error: BaseException | None) -> list[object]:
         """Return what leaves for a record.
 
         Raises
@@ -99,7 +100,7 @@ class Outcomes:
         except Exception as raised:
             raise self.failure(entry, attempts, raised, "on_error= of ") from raised
 
-    def _leaving(self, result: Any) -> list[Any]:
+    def _leaving(self, result: object) -> list[object]:
         """Return what leaves for what a function gave."""
         results = as_results(result) if self._function.is_flat else [result]
         return results if self._result_of is None else [self._result_of(each) for each in results]

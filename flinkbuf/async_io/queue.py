@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from flinkbuf._core.operators.async_call import AsyncCall
+    from flinkbuf.async_io.function import ResultFuture
 
 
 class RecordElement(NamedTuple):
     """What enters or leaves for one record, and its event time (ms), None where it has none; Flink's StreamRecord."""
 
-    value: Any
+    value: object
     timestamp: int | None = None
 
 
@@ -26,14 +31,14 @@ class Entry:
     # What most entries never set lies in the class: an entry is made for every record.
     is_watermark = False
     is_done = False
-    results: list[Any]  # once it is done
+    results: list[object]  # once it is done
     segment: Segment | None = None
-    key: Any = None
+    key: object = None
     attempt = 0  # calls made so far
     submitted = 0.0  # when the first one was made, of time.monotonic()
-    call: Any = None  # the running attempt
+    call: AsyncCall | ResultFuture | Future[object] | None = None  # the running attempt
 
-    def __init__(self, record: Any, timestamp: int | None = None, number: int = 0) -> None:
+    def __init__(self, record: object, timestamp: int | None = None, number: int = 0) -> None:
         self.record, self.timestamp, self.number = record, timestamp, number
 
     @property
@@ -64,6 +69,9 @@ class WatermarkEntry:
         return WatermarkElement(self.watermark)
 
 
+QueueEntry = Entry | WatermarkEntry
+
+
 class OrderedQueue:
     """Entries leave in the order in which they came.
 
@@ -73,16 +81,16 @@ class OrderedQueue:
     """
 
     def __init__(self) -> None:
-        self._entries: deque[Any] = deque()
+        self._entries: deque[QueueEntry] = deque()
 
     def __len__(self) -> int:
         return len(self._entries)
 
-    def put(self, entry: Any) -> None:
+    def put(self, entry: QueueEntry) -> None:
         """Append a record or a watermark."""
         self._entries.append(entry)
 
-    def complete(self, entry: Entry, results: list[Any]) -> bool:
+    def complete(self, entry: Entry, results: list[object]) -> bool:
         """Give an entry its results; True if something can leave now."""
         entry.results, entry.is_done = results, True
         return self._entries[0].is_done
@@ -92,14 +100,14 @@ class OrderedQueue:
         """Whether `take_ready` gives something."""
         return bool(self._entries) and self._entries[0].is_done
 
-    def take_ready(self) -> list[Any]:
+    def take_ready(self) -> list[QueueEntry]:
         """Remove the entries that can leave, in the order in which they do."""
-        entries, ready = self._entries, []
+        entries, ready = self._entries, list[QueueEntry]()
         while entries and entries[0].is_done:
             ready.append(entries.popleft())
         return ready
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[QueueEntry]:
         return iter(self._entries)
 
 
@@ -110,7 +118,7 @@ class Segment:
 
     def __init__(self) -> None:
         self.incomplete: dict[Entry, None] = {}  # by order of arrival
-        self.completed: deque[Any] = deque()  # by order of completion
+        self.completed: deque[QueueEntry] = deque()  # by order of completion
 
     @property
     def is_empty(self) -> bool:
@@ -132,11 +140,11 @@ class UnorderedQueue:
     def __len__(self) -> int:
         return self._size
 
-    def put(self, entry: Any) -> None:
+    def put(self, entry: QueueEntry) -> None:
         """Append a record or a watermark."""
         self._size += 1
         last = self._segments[-1]
-        if not entry.is_watermark:
+        if isinstance(entry, Entry):
             last.incomplete[entry] = None
             entry.segment = last
             return
@@ -146,7 +154,7 @@ class UnorderedQueue:
         last.completed.append(entry)
         self._segments.append(Segment())
 
-    def complete(self, entry: Entry, results: list[Any]) -> bool:
+    def complete(self, entry: Entry, results: list[object]) -> bool:
         """Give an entry its results; True if something can leave now."""
         entry.results, entry.is_done = results, True
         segment = entry.segment
@@ -160,9 +168,9 @@ class UnorderedQueue:
         """Whether `take_ready` gives something."""
         return bool(self._segments[0].completed)
 
-    def take_ready(self) -> list[Any]:
+    def take_ready(self) -> list[QueueEntry]:
         """Remove the entries that can leave, in the order in which they do."""
-        segments, ready = self._segments, list[Any]()
+        segments, ready = self._segments, list[QueueEntry]()
         while segments[0].completed:
             ready.extend(segments[0].completed)
             segments[0].completed.clear()
@@ -171,7 +179,7 @@ class UnorderedQueue:
         self._size -= len(ready)
         return ready
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[QueueEntry]:
         for segment in self._segments:
             yield from segment.completed
             yield from segment.incomplete

@@ -28,7 +28,7 @@ class RetryOptions:
     """
 
     on_exception: ExceptionPredicate = Exception
-    on_result: Callable[[Any], bool] | None = None
+    on_result: Callable[[object], bool] | None = None
     jitter: float = 0.0
 
     def __post_init__(self) -> None:
@@ -40,7 +40,7 @@ class RetryOptions:
         if self.on_result is not None and not callable(self.on_result):
             raise TypeError(f"on_result must be a function, got {self.on_result!r}")
 
-    def wants(self, result: Any, error: BaseException | None) -> bool:
+    def wants(self, result: object, error: BaseException | None) -> bool:
         """Tell whether an attempt that ended so should be made again, if attempts are left."""
         if error is None:
             return self.on_result is not None and bool(self.on_result(result))
@@ -172,7 +172,7 @@ class PyFlinkRetry(RetryOptions):
         return max(0.0, self.strategy.get_backoff_time_millis(retry) / 1000)
 
 
-def as_retry(strategy: Any) -> RetryOptions | None:
+def as_retry(strategy: object) -> RetryOptions | None:
     """Make a strategy of ours out of one of ours, None, or PyFlink's ``AsyncRetryStrategy``.
 
     Raises

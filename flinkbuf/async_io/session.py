@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Callable
-from typing import Any
+from contextlib import AbstractAsyncContextManager
 
 from flinkbuf.async_io.function import Function
 
@@ -24,11 +24,11 @@ class Session:
         From the end of `open` until `close`.
     """
 
-    def __init__(self, function: Function, context: Any) -> None:
-        self.value: Any = None
+    def __init__(self, function: Function, context: object) -> None:
+        self.value: object = None
         self._function = function
         self._context = context
-        self._leave: Callable[..., Any] | None = None
+        self._leave: Callable[..., object] | None = None
         self.is_open = False
 
     async def open(self) -> None:
@@ -38,7 +38,11 @@ class Session:
             session = function.open(*((self._context,) if _takes_argument(function.open) else ()))
             if inspect.isawaitable(session):
                 session = await session
-            if function.close is None and hasattr(session, "__aexit__") and not isinstance(session, _LOCKS):
+            if (
+                function.close is None
+                and isinstance(session, AbstractAsyncContextManager)
+                and not isinstance(session, _LOCKS)
+            ):
                 self._leave = session.__aexit__
                 session = await session.__aenter__()
             self.value = session
@@ -67,7 +71,7 @@ class Session:
                     raise  # the user's own
                 raise TimeoutError(f"closing the session took longer than close_timeout, {timeout:g} s") from None
 
-    def _start_closing(self, failure: BaseException | None) -> Any:
+    def _start_closing(self, failure: BaseException | None) -> object:
         function = self._function
         if self._leave is not None:
             return self._leave(*((type(failure), failure, failure.__traceback__) if failure else (None,) * 3))
@@ -79,7 +83,7 @@ class Session:
         return function.close(None) if _takes_argument(function.close) else function.close()
 
 
-def _takes_argument(func: Callable[..., Any]) -> bool:
+def _takes_argument(func: Callable[..., object]) -> bool:
     try:
         parameters = inspect.signature(func).parameters.values()
     except (TypeError, ValueError):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import Any
 
 # Latencies are counted in buckets, each 8 % wider than the one before, from 1 µs on: quantiles to 8 % at any number
 # of calls, in a few hundred numbers that can be added up over tasks.
@@ -26,7 +25,7 @@ class SkippedRecord:
         Calls made for it.
     """
 
-    record: Any
+    record: object
     error: str
     attempts: int
 
@@ -70,7 +69,7 @@ class AsyncStats:
         bucket = int(math.log(seconds * 1e6) / _BUCKET_WIDTH) + 1 if seconds > 1e-6 else 0
         self.latencies[bucket] += count
 
-    def add_skipped(self, record: Any, error: BaseException, attempts: int) -> None:
+    def add_skipped(self, record: object, error: BaseException, attempts: int) -> None:
         """Count a record that is left out, and keep it as long as there is room."""
         self.skipped += 1
         if self.kept_limit is None or len(self.skipped_records) < self.kept_limit:
@@ -115,7 +114,7 @@ def error_text(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}".removesuffix(": ")
 
 
-def shortened(record: Any, limit: int = 200) -> str:
+def shortened(record: object, limit: int = 200) -> str:
     """Return a record as text for messages; a repr that fails is told, not raised."""
     try:
         text = repr(record)

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from typing import Any
 
 from flinkbuf.checkpoints.handles import (
     CheckpointMetadata,
@@ -18,10 +17,10 @@ from flinkbuf.checkpoints.handles import (
 from flinkbuf.checkpoints.locations import METADATA, child
 from flinkbuf.checkpoints.state_index import keyed_index, operator_index, verify_state
 from flinkbuf.checkpoints.storage import CheckpointStorage, FoundCheckpoint, location_of
+from flinkbuf.control.message_codec import Json
 from flinkbuf.errors import CorruptDataError
 
 SOURCE_SPLITS = "SourceReaderState"  # the list state that holds the splits of a source's readers
-Json = dict[str, Any]
 
 
 def list_rows(storage: CheckpointStorage, path: str = "") -> list[Json]:

@@ -14,6 +14,7 @@ from typing import Any, Final
 from flinkbuf.checkpoints import ha_protocol as protocol
 from flinkbuf.checkpoints.damage import damaged
 from flinkbuf.checkpoints.local_files import LocalFiles, sync_directory
+from flinkbuf.control.message_codec import Json
 from flinkbuf.errors import CorruptDataError
 from flinkbuf.private_files import private_opener
 from flinkbuf.processes import process_space, status_of
@@ -57,7 +58,7 @@ class HaDirectory:
             name, offset, what = error.path, error.offset, error.what  # type: ignore[attr-defined]
             raise damaged(os.path.join(self.path, name), offset, what) from None
 
-    def do(self, step: Any) -> Any:
+    def do(self, step: protocol.Step) -> Any:
         """Do one step; return its answer."""
         if isinstance(step, protocol.ListNames):
             return self._names()
@@ -69,11 +70,13 @@ class HaDirectory:
         if isinstance(step, protocol.Create):
             return _create(path, step.data)
         if isinstance(step, protocol.Write):
-            return _replace(path, step.data)
+            _replace(path, step.data)
+            return None
         if isinstance(step, protocol.Touch):
             return _touch(path)
         assert isinstance(step, protocol.Delete), step
-        return LocalFiles().delete(path)
+        LocalFiles().delete(path)
+        return None
 
     def _names(self) -> list[str]:
         """Names of what is half written begin with a dot."""
@@ -167,7 +170,7 @@ def _started(process_id: int) -> str:
     return "" if status is None else str(status.started)
 
 
-def _facts(holder: bytes | None) -> dict[str, Any]:
+def _facts(holder: bytes | None) -> Json:
     """Return the facts in a lease; an empty lease, of a maker stopped at once, has none."""
     try:
         facts = json.loads(holder or b"{}")

@@ -35,7 +35,7 @@ from flinkbuf.checkpoints.damage import damaged
 from flinkbuf.errors import FlinkbufError
 
 T = TypeVar("T")
-Steps = Generator[Any, Any, T]
+Steps = Generator["Step", Any, T]
 
 _SEAL = struct.Struct("<8sI")
 
@@ -100,6 +100,9 @@ class Pause:
 
 
 # ---- the state that holders agree on
+
+
+Step = ListNames | Create | Write | Read | Touch | Delete | Pause
 
 
 @dataclass(frozen=True)

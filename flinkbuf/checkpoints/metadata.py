@@ -80,7 +80,7 @@ def decode_metadata(data: bytes, location: str, path: str = "") -> CheckpointMet
         return dataclasses.replace(handle, data=here, offset=0)
 
     try:
-        metadata = _CODEC.decode(bytes((VERSION,)) + data[begin:middle])
+        metadata: CheckpointMetadata = _CODEC.decode(bytes((VERSION,)) + data[begin:middle])
     except CorruptDataError as error:
         raise damaged(path, begin, str(error)) from None
     _check(metadata, path, begin)

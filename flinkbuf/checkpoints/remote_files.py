@@ -5,11 +5,14 @@ from __future__ import annotations
 import contextlib
 import uuid
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from flinkbuf.checkpoints.files import FileEntry, Files, StateInput, StateOutput
 from flinkbuf.checkpoints.locations import child, name_of, parent, path_within
+
+if TYPE_CHECKING:
+    from pyarrow import NativeFile, fs
 
 _OBJECT_STORES = ("s3", "gcs", "abfs")  # a file is there when it was closed, and not before; directories are none
 _SAME = {"s3a": "s3", "s3n": "s3"}  # as Hadoop calls it: what Spark's users write
@@ -32,7 +35,7 @@ class RemoteFiles(Files):
     """
 
     def __init__(self, uri: str) -> None:
-        self._fs: Any
+        self._fs: fs.FileSystem
         self._fs, path = _from_uri(uri)
         self._is_object_store = self._fs.type_name in _OBJECT_STORES
         self._root = path.strip("/") if not path_within(uri) else _without_end(path, unquote(path_within(uri)))
@@ -101,7 +104,7 @@ class RemoteFiles(Files):
             entries.append(FileEntry(child(location, info.base_name), is_directory, info.size or 0, modified_ms))
         return sorted(entries, key=lambda each: each.location)
 
-    def _type_of(self, location: str) -> Any:
+    def _type_of(self, location: str) -> object:
         """Return the type of a path; false: it does not exist."""
         from pyarrow import fs
 
@@ -109,7 +112,7 @@ class RemoteFiles(Files):
         return None if kind == fs.FileType.NotFound else kind
 
 
-def _from_uri(uri: str) -> tuple[Any, str]:
+def _from_uri(uri: str) -> tuple[fs.FileSystem, str]:
     scheme, mark, rest = uri.partition("://")
     try:
         from pyarrow import fs
@@ -144,10 +147,10 @@ def _errors_at(location: str) -> Iterator[None]:
 
 
 class _RemoteOutput(StateOutput):
-    def __init__(self, path: str, fs: Any, fs_path: str) -> None:
+    def __init__(self, path: str, filesystem: fs.FileSystem, fs_path: str) -> None:
         super().__init__(path)
-        self._fs, self._fs_path = fs, fs_path
-        self._file = fs.open_output_stream(fs_path)
+        self._fs, self._fs_path = filesystem, fs_path
+        self._file = filesystem.open_output_stream(fs_path)
 
     def _write(self, data: memoryview) -> None:
         with _errors_at(self.path):
@@ -165,7 +168,7 @@ class _RemoteOutput(StateOutput):
 
 
 class _RemoteInput(StateInput):
-    def __init__(self, path: str, file: Any) -> None:
+    def __init__(self, path: str, file: NativeFile) -> None:
         super().__init__(path, file.size())
         self._file = file
 

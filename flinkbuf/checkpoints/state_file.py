@@ -19,13 +19,14 @@ import struct
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from flinkbuf._core.ground.crc32 import crc32
 from flinkbuf.checkpoints.damage import damaged
 from flinkbuf.checkpoints.files import StateInput, StateOutput
 from flinkbuf.checkpoints.handles import StateHandle
 from flinkbuf.checkpoints.write_behind import WriteBehind
+from flinkbuf.control.message_codec import Json
 from flinkbuf.errors import CorruptDataError
 
 VERSION = 1
@@ -82,7 +83,7 @@ class SnapshotOutput:
         self._data = b""
         self.position = 0
 
-    def write(self, data: Any) -> None:
+    def write(self, data: bytes | memoryview) -> None:
         """Append bytes; they may change afterwards."""
         self.write_pieces((bytes(data),))
 
@@ -175,7 +176,7 @@ class SectionWriter:
         self._begin = output.position
         self._entries: list[bytes] = []
 
-    def put(self, state: int, key_group: int, data: Any) -> None:
+    def put(self, state: int, key_group: int, data: bytes | memoryview) -> None:
         """Append a section; there may be several of one state and key group."""
         self.put_pieces(state, key_group, (data if self._compression == _ZLIB else bytes(data),))
 
@@ -193,7 +194,7 @@ class SectionWriter:
         self._entries.append(_ENTRY.pack(state, key_group, offset, size, raw_size, checksum))
         self._output.write_pieces(pieces)
 
-    def put_groups(self, state: int, data: Any, groups: Iterable[tuple[int, int, int]]) -> None:
+    def put_groups(self, state: int, data: bytes | memoryview, groups: Iterable[tuple[int, int, int]]) -> None:
         """Append a section for each of several key groups: `data` has them all, as (key group, size, CRC 32) says."""
         position, offset = 0, self._output.position - self._begin
         for key_group, size, checksum in groups:
@@ -205,7 +206,7 @@ class SectionWriter:
         if self._compression == _NONE:
             self._output.write(data)
 
-    def finish(self, head: dict[str, Any]) -> tuple[int, int]:
+    def finish(self, head: dict[str, object]) -> tuple[int, int]:
         """Write the index; return offset and size of the region in the output."""
         data = json.dumps(head).encode()
         index = b"".join((_HEAD.pack(len(data)), data, *self._entries))
@@ -269,7 +270,7 @@ class Region:
     def _corrupt(self, offset: int, why: str) -> CorruptDataError:
         return damaged(self._handle.path, self._handle.offset + offset, why)
 
-    def _parse(self, index: memoryview) -> tuple[dict[str, Any], tuple[Section, ...]]:
+    def _parse(self, index: memoryview) -> tuple[Json, tuple[Section, ...]]:
         begin = self._end
         try:
             (head_size,) = _HEAD.unpack_from(index)
@@ -287,7 +288,7 @@ class Region:
             raise self._corrupt(begin, "its sections do not fill it")
         return head, sections
 
-    def _bytes(self, offset: int, size: int) -> Any:
+    def _bytes(self, offset: int, size: int) -> bytes | memoryview:
         """Return bytes of the region as they lie there."""
         if self._open_input is None or not self._handle.path:
             data = memoryview(self._handle.data)[offset : offset + size]
@@ -299,7 +300,7 @@ class Region:
             raise self._corrupt(offset + len(data), f"it ends {size - len(data)} bytes too early")
         return data
 
-    def read(self, sections: Iterable[Section]) -> Iterator[tuple[Section, Any]]:
+    def read(self, sections: Iterable[Section]) -> Iterator[tuple[Section, bytes | memoryview]]:
         """Yield sections and their bytes, in the order given; those beside each other are read together."""
         batch: list[Section] = []
         size = 0
@@ -312,13 +313,13 @@ class Region:
         if batch:
             yield from self._read_batch(batch, size)
 
-    def _read_batch(self, batch: list[Section], size: int) -> Iterator[tuple[Section, Any]]:
+    def _read_batch(self, batch: list[Section], size: int) -> Iterator[tuple[Section, bytes | memoryview]]:
         begin = batch[0].offset
         data = self._bytes(begin, size)
         for section in batch:
             yield section, self._checked(section, data[section.offset - begin :][: section.size])
 
-    def _checked(self, section: Section, data: Any) -> Any:
+    def _checked(self, section: Section, data: bytes | memoryview) -> bytes | memoryview:
         if crc32(data) != section.checksum:
             raise self._corrupt(section.offset, "the checksum of a section does not match")
         if self._compression == _ZLIB:

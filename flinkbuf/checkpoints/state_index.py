@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import asdict, dataclass
-from typing import Any
 
 from flinkbuf.checkpoints.handles import KeyedStateHandle, StateHandle
 from flinkbuf.checkpoints.state_file import KEYED, OPERATOR, ROCKSDB, OpenInput, Region, Section
+from flinkbuf.control.message_codec import Json
 from flinkbuf.errors import CorruptDataError
 
 
@@ -63,7 +63,7 @@ class KeyedIndex:
 
 def keyed_head(
     max_parallelism: int, first_key_group: int, last_key_group: int, key_type: str, metas: tuple[StateMeta, ...]
-) -> dict[str, Any]:
+) -> Json:
     """Return the head of a region of keyed state."""
     return {
         "max_parallelism": max_parallelism,

@@ -11,7 +11,6 @@ import uuid
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from flinkbuf.checkpoints.damage import damaged
 from flinkbuf.checkpoints.files import FileEntry, Files, StateInput, StateOutput
@@ -80,7 +79,7 @@ class CheckpointStorage:
         self._remote: dict[str, Files] = {}  # by place
         self._lock = threading.Lock()
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return CheckpointStorage, (self.directory,)
 
     # ---- state

@@ -9,7 +9,7 @@ import json
 import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TextIO
+from typing import TextIO
 
 from flinkbuf.log import printable, printable_line
 
@@ -17,7 +17,7 @@ _COMMANDING = re.compile("[\x7f-\x9f\u202a-\u202e\u2066-\u2069]")  # what JSON i
 _NUMBERS = ("Size", "Records", "Buffers", "Compressed", "Events", "Files", "Subpartition", "Region", "Offset")
 
 
-def print_json(value: Any) -> None:
+def print_json(value: object) -> None:
     """Print a value as JSON; signs that would command a terminal are escaped in it."""
     print(_COMMANDING.sub(lambda found: f"\\u{ord(found[0]):04x}", json.dumps(value, indent=2, ensure_ascii=False)))
 
@@ -27,7 +27,7 @@ def say(text: object = "", file: TextIO | None = None) -> None:
     print(printable(str(text)), file=file, flush=True)
 
 
-def text_of(value: Any) -> str:
+def text_of(value: object) -> str:
     """Return the text of a value; nothing for None."""
     return "" if value is None else str(value)
 

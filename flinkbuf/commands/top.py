@@ -8,16 +8,17 @@ import sys
 import time
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from getpass import getpass
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from shutil import get_terminal_size
-from typing import Any, Final
+from typing import Final
 from urllib.parse import parse_qs, urlsplit
 
 from flinkbuf.commands.output import say
 from flinkbuf.log import printable
 from flinkbuf.private_files import read_secret
+from flinkbuf.runtime.picture.answers import Picture
 from flinkbuf.runtime.picture.plain_words import lasting_text
 from flinkbuf.runtime.picture.top_view import TopView, rich_of, text_of, view_of
 
@@ -116,7 +117,7 @@ class PictureClient:
         self._connection: HTTPConnection = made(parts.hostname, parts.port, timeout=TIMEOUT_S)
         self._has_met = self._has_lost_it = False
 
-    def __call__(self) -> dict[str, Any]:
+    def __call__(self) -> Picture:
         """Return it.
 
         Raises
@@ -131,7 +132,7 @@ class PictureClient:
         if status != 200:
             raise NoPictureError(_said_by(status, data))
         try:
-            made: dict[str, Any] = json.loads(data)
+            made: Picture = json.loads(data)
             view_of(made)
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
             raise NoPictureError(
@@ -166,7 +167,7 @@ class PictureClient:
                     ) from error
 
 
-def _shown(value: Any) -> Any:
+def _shown(value: object) -> object:
     """A picture without anything that would command the terminal."""
     if isinstance(value, str):
         return printable(value)
@@ -182,10 +183,10 @@ def _said_by(status: int, data: bytes) -> str:
         return f"the server answered {status}"
 
 
-_Draw = Callable[[dict[str, Any], str], None]  # a picture, and what is to be said below it
+_Draw = Callable[[Picture, str], None]  # a picture, and what is to be said below it
 
 
-def _drawing(*, is_live: bool) -> tuple[_Draw, Any]:
+def _drawing(*, is_live: bool) -> tuple[_Draw, AbstractContextManager[object]]:
     """What draws a picture, and what has to be open meanwhile."""
     try:
         from rich.console import Console
@@ -200,7 +201,7 @@ def _drawing(*, is_live: bool) -> tuple[_Draw, Any]:
         return lambda picture, note: console.print(rich_of(_view(picture, console.width))), nullcontext()
     live = Live(console=console, auto_refresh=False, screen=False, vertical_overflow="crop")
 
-    def draw(picture: dict[str, Any], note: str) -> None:
+    def draw(picture: Picture, note: str) -> None:
         from rich.console import Group
 
         shown = rich_of(_view(picture, console.width))
@@ -209,16 +210,16 @@ def _drawing(*, is_live: bool) -> tuple[_Draw, Any]:
     return draw, live
 
 
-def _view(picture: dict[str, Any], width: int) -> TopView:
-    return view_of(_shown(picture), width)
+def _view(picture: Picture, width: int) -> TopView:
+    return view_of({key: _shown(each) for key, each in picture.items()}, width)
 
 
-def _draw_plain(picture: dict[str, Any], note: str) -> None:
+def _draw_plain(picture: Picture, note: str) -> None:
     width = get_terminal_size((80, 24)).columns
     print(text_of(_view(picture, width)) + (note + "\n" if note else ""), flush=True)
 
 
-def _draw_json(picture: dict[str, Any], note: str) -> None:
+def _draw_json(picture: Picture, note: str) -> None:
     """All of it, as the server has given it; what commands a terminal is escaped in JSON."""
     if note:
         say(f"flinkbuf top: {note}", file=sys.stderr)
@@ -227,7 +228,7 @@ def _draw_json(picture: dict[str, Any], note: str) -> None:
 
 
 def _follow(
-    ask: Callable[[], dict[str, Any]], picture: dict[str, Any], draw: _Draw, wait: Callable[[float], None] = time.sleep
+    ask: Callable[[], Picture], picture: Picture, draw: _Draw, wait: Callable[[float], None] = time.sleep
 ) -> None:
     """Draw until the job is over."""
     heard = time.monotonic()

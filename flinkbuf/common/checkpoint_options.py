@@ -6,7 +6,6 @@ Flink: CheckpointingOptions, StateRecoveryOptions, StateBackendOptions, HighAvai
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 from flinkbuf.common import options
 from flinkbuf.common.configuration import Configuration
@@ -40,7 +39,7 @@ def checkpointing_of(configuration: Configuration) -> CheckpointCoordinatorConfi
     (3000, 0)
     """
 
-    def read(option: options.Option) -> Any:
+    def read(option: options.Option[options.T]) -> options.T:
         return options.read(configuration, option)
 
     is_exact = read(options.CHECKPOINTING_MODE) == "EXACTLY_ONCE"
@@ -83,7 +82,7 @@ def _inline_threshold(configuration: Configuration) -> int:
 def with_checkpoints(settings: ExecutionSettings, configuration: Configuration) -> ExecutionSettings:
     """Return the settings of a job's tasks together with what they have to know of checkpoints and state."""
 
-    def read(option: options.Option) -> Any:
+    def read(option: options.Option[options.T]) -> options.T:
         return options.read(configuration, option)
 
     config = checkpointing_of(configuration)
@@ -130,7 +129,7 @@ def high_availability_of(configuration: Configuration) -> HighAvailability | Non
         If there is no directory though there should be one.
     """
 
-    def read(option: options.Option) -> Any:
+    def read(option: options.Option[options.T]) -> options.T:
         return options.read(configuration, option)
 
     directory, kind = read(options.HA_DIRECTORY), read(options.HA_TYPE)

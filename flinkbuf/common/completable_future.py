@@ -2,32 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Any
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
 
 
-class CompletableFuture:
+class CompletableFuture(Generic[T]):
     """What an asynchronous call of a client returns.
 
     Parameters
     ----------
     future : concurrent.futures.Future
         What completes it.
-    convert : callable, optional
-        Makes the result of the future's.
 
     Examples
     --------
     >>> future = Future()
     >>> future.set_result(4)
-    >>> CompletableFuture(future, str).result()
-    '4'
+    >>> CompletableFuture(future).result()
+    4
     """
 
-    def __init__(self, future: Future[Any], convert: Callable[[Any], Any] | None = None) -> None:
+    def __init__(self, future: Future[T]) -> None:
         self._future = future
-        self._convert = convert
 
     def cancel(self) -> bool:
         """Do not wait for it any more; tells whether it had not come yet."""
@@ -41,10 +39,9 @@ class CompletableFuture:
         """Tell whether it has come, failed or was cancelled."""
         return self._future.done()
 
-    def result(self) -> Any:
+    def result(self) -> T:
         """Wait for it; raises what it failed with."""
-        result = self._future.result()
-        return result if self._convert is None else self._convert(result)
+        return self._future.result()
 
     def exception(self) -> BaseException | None:
         """Return what it failed with; None if it did not, or has not come yet."""
@@ -54,15 +51,15 @@ class CompletableFuture:
         return f"CompletableFuture({'completed' if self.done() else 'not completed'})"
 
 
-def completed(result: Any) -> CompletableFuture:
+def completed(result: T) -> CompletableFuture[T]:
     """Return a future whose result is there."""
-    future: Future[Any] = Future()
+    future: Future[T] = Future()
     future.set_result(result)
     return CompletableFuture(future)
 
 
-def failed(error: BaseException) -> CompletableFuture:
+def failed(error: BaseException) -> CompletableFuture[T]:
     """Return a future that has failed."""
-    future: Future[Any] = Future()
+    future: Future[T] = Future()
     future.set_exception(error)
     return CompletableFuture(future)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 T = TypeVar("T")
 
@@ -75,6 +75,6 @@ class ConfigOptions:
             """Say what holds when nobody sets it."""
             return ConfigOption(self._key, self._kind, value)
 
-        def no_default_value(self) -> ConfigOption[Any]:
+        def no_default_value(self) -> ConfigOption[object]:
             """Nothing holds when nobody sets it."""
             return ConfigOption(self._key, self._kind)

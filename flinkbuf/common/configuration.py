@@ -10,7 +10,7 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from decimal import Decimal
-from typing import Any, TypeVar
+from typing import TypeVar
 
 T = TypeVar("T")
 PROPERTIES_VARIABLE = "FLINKBUF_PROPERTIES"
@@ -68,7 +68,7 @@ def double_text(value: float) -> str:
     return f"{mantissa if '.' in mantissa else mantissa + '.0'}E{int(power)}"
 
 
-def value_text(value: Any) -> str:
+def value_text(value: object) -> str:
     """Write a value as Flink's configuration files have it."""
     if isinstance(value, bool):
         return "true" if value else "false"
@@ -173,7 +173,7 @@ class Configuration:
     __slots__ = ("_values",)
 
     def __init__(self, other: Configuration | None = None) -> None:
-        self._values: dict[str, Any] = {} if other is None else dict(other._values)
+        self._values: dict[str, object] = {} if other is None else dict(other._values)
 
     @staticmethod
     def from_dict(map: Mapping[str, str]) -> Configuration:
@@ -243,7 +243,7 @@ class Configuration:
         """Return all keys."""
         return set(self._values)
 
-    def add_all_to_dict(self, target_dict: dict[str, Any]) -> None:
+    def add_all_to_dict(self, target_dict: dict[str, object]) -> None:
         """Put all keys into a dict, each value as it was set."""
         target_dict.update(self._values)
 
@@ -280,7 +280,9 @@ class Configuration:
         """Unset a key; tells whether it was set."""
         return self._values.pop(key, None) is not None
 
-    def _set(self, key: str, value: Any, kind: Any, convert: Callable[[Any], Any] | None = None) -> Configuration:
+    def _set(
+        self, key: str, value: object, kind: type | tuple[type, ...], convert: Callable[..., object] | None = None
+    ) -> Configuration:
         if not isinstance(key, str):
             raise TypeError(f"a configuration key is a str, got {key!r}")
         if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
@@ -290,7 +292,7 @@ class Configuration:
         self._values[key] = convert(value) if convert else value
         return self
 
-    def _get(self, key: str, default_value: Any, read: Callable[[str], T]) -> T:
+    def _get(self, key: str, default_value: T, read: Callable[[str], T]) -> T:
         if key not in self._values:
             return default_value
         text = value_text(self._values[key])
@@ -300,7 +302,7 @@ class Configuration:
             failure = unreadable(key, text, error)
         raise failure
 
-    def __deepcopy__(self, memo: Any = None) -> Configuration:
+    def __deepcopy__(self, memo: object = None) -> Configuration:
         return Configuration(self)
 
     def __eq__(self, other: object) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from typing import Any
 
 from flinkbuf.common import options
 from flinkbuf.common.configuration import Configuration, map_text, value_text
@@ -32,7 +31,7 @@ class ExecutionConfig:
     def __init__(self, configuration: Configuration | None = None) -> None:
         self._configuration = configuration if configuration is not None else Configuration()
 
-    def _read(self, option: options.Option) -> Any:
+    def _read(self, option: options.Option[options.T]) -> options.T:
         return options.read(self._configuration, option)
 
     def enable_closure_cleaner(self) -> ExecutionConfig:
@@ -189,7 +188,7 @@ class ExecutionConfig:
         """Return what functions can ask their runtime context for."""
         return dict(self._read(options.GLOBAL_JOB_PARAMETERS))
 
-    def set_global_job_parameters(self, global_job_parameters_dict: dict[str, Any]) -> ExecutionConfig:
+    def set_global_job_parameters(self, global_job_parameters_dict: dict[str, object]) -> ExecutionConfig:
         """Set what functions can ask their runtime context for: names and texts."""
         pairs = {key: value_text(value) for key, value in global_job_parameters_dict.items()}
         self._configuration.set_string(options.GLOBAL_JOB_PARAMETERS.key, map_text(pairs))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import Future
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from flinkbuf.checkpoints.options import SnapshotKind
 from flinkbuf.common.completable_future import CompletableFuture, completed, failed
@@ -13,6 +13,12 @@ from flinkbuf.log import logger
 from flinkbuf.runtime.driver.checkpoint_log import log_stop
 from flinkbuf.runtime.protocol.failure import JobCanceledError, JobSuspendedError
 from flinkbuf.runtime.protocol.job_status import JobStatus
+from flinkbuf.runtime.protocol.messages import Json
+
+if TYPE_CHECKING:
+    from flinkbuf.runtime.driver.ended_job import EndedJob
+    from flinkbuf.runtime.driver.rescalable_job import RescalableJob
+    from flinkbuf.runtime.driver.running_job import RunningJob
 
 
 class JobEnd:
@@ -26,7 +32,7 @@ class JobEnd:
 
     def __init__(self, archive_directory: str | None = None) -> None:
         self.result: Future[JobExecutionResult] = Future()
-        self.job: Any = None
+        self.job: RunningJob | RescalableJob | EndedJob
         self._archive_directory = archive_directory
 
     def __call__(self, error: BaseException | None) -> None:
@@ -76,7 +82,7 @@ class JobClient:
         What learns of its end.
     """
 
-    def __init__(self, job: Any, end: JobEnd) -> None:
+    def __init__(self, job: RunningJob | RescalableJob | EndedJob, end: JobEnd) -> None:
         self._job = job
         self._end = end
 
@@ -93,11 +99,11 @@ class JobClient:
         """Return which job it is."""
         return JobID(self._job.job_id)
 
-    def get_job_status(self) -> CompletableFuture:
+    def get_job_status(self) -> CompletableFuture[JobStatus]:
         """Return where the job is in its life; a job that has ended can be asked, too."""
         return completed(self._job.status)
 
-    def cancel(self) -> CompletableFuture:
+    def cancel(self) -> CompletableFuture[None]:
         """End the job; the future is done when its last task has ended."""
         self._job.cancel()
         over: Future[None] = Future()
@@ -111,7 +117,7 @@ class JobClient:
 
     def stop_with_savepoint(
         self, advance_to_end_of_event_time: bool, savepoint_directory: str | None = None
-    ) -> CompletableFuture:
+    ) -> CompletableFuture[str]:
         """Stop the job with a savepoint; the future gives its path when the job has ended.
 
         Parameters
@@ -124,11 +130,11 @@ class JobClient:
         kind = SnapshotKind.SAVEPOINT_TERMINATE if advance_to_end_of_event_time else SnapshotKind.SAVEPOINT_SUSPEND
         return CompletableFuture(self._job.trigger_savepoint(savepoint_directory, kind))
 
-    def trigger_savepoint(self, savepoint_directory: str | None = None) -> CompletableFuture:
+    def trigger_savepoint(self, savepoint_directory: str | None = None) -> CompletableFuture[str]:
         """Make a savepoint while the job goes on; the future gives its path."""
         return CompletableFuture(self._job.trigger_savepoint(savepoint_directory))
 
-    def cancel_with_savepoint(self, savepoint_directory: str | None = None) -> CompletableFuture:
+    def cancel_with_savepoint(self, savepoint_directory: str | None = None) -> CompletableFuture[str]:
         """Make a savepoint, then cancel the job: what came in between is read again by who begins from it.
 
         The future gives the path when the job has ended. If there is no savepoint, the job goes on.
@@ -145,23 +151,22 @@ class JobClient:
         self._job.trigger_savepoint(savepoint_directory).add_done_callback(made)
         return CompletableFuture(path)
 
-    def get_accumulators(self) -> CompletableFuture:
+    def get_accumulators(self) -> CompletableFuture[dict[str, Any]]:
         """Return what the job's functions have gathered so far, by name; a job that has ended can be asked, too."""
         try:
             return completed(self._job.accumulators())
         except Exception as error:  # those of two subtasks that cannot be merged
             return failed(error)
 
-    def details(self) -> dict[str, Any]:
+    def details(self) -> Json:
         """Return a picture of the job as it is now: vertices, subtasks, metrics, back-pressure, watermarks, failures.
 
         Plain dicts, lists, numbers and texts, which ``json.dumps`` writes, in the shapes of Flink's REST API
         (``/jobs/:jobid`` and what stands below it). A job that has ended can be asked, too.
         """
-        details: dict[str, Any] = self._job.details()
-        return details
+        return self._job.details()
 
-    def get_job_execution_result(self) -> CompletableFuture:
+    def get_job_execution_result(self) -> CompletableFuture[JobExecutionResult]:
         """Return the job's result, when it has ended; the future raises what the job failed with."""
         own: Future[JobExecutionResult] = Future()  # cancelled alone: others wait for the job's end, too
         self._end.result.add_done_callback(lambda result: _pass_on(result, own))

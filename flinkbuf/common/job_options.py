@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from datetime import timedelta
-from typing import Any
 
 from flinkbuf.common import options
 from flinkbuf.common.configuration import Configuration
@@ -54,7 +53,7 @@ def restart_of(configuration: Configuration, *, has_checkpoints: bool) -> Restar
     FixedDelayRestart(attempts=1, delay_ms=1000)
     """
 
-    def read(option: options.Option) -> Any:
+    def read(option: options.Option[options.T]) -> options.T:
         return options.read(configuration, option)
 
     kind = read(options.RESTART_STRATEGY) or ("exponential-delay" if has_checkpoints else "none")

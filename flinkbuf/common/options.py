@@ -11,7 +11,7 @@ import difflib
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Generic, TypeVar
 
 from flinkbuf.common.configuration import (
     JOB_PARAMETERS,
@@ -147,13 +147,16 @@ def named_by(names: dict[str, str]) -> Callable[[str], str]:
     return read_name
 
 
+T = TypeVar("T", covariant=True)
+
+
 @dataclass(frozen=True)
-class Option:
+class Option(Generic[T]):
     """One of Flink's options."""
 
     key: str
-    read: Callable[[str], Any]
-    default: Any
+    read: Callable[[str], T]
+    default: T
     fallback_keys: tuple[str, ...] = ()
 
 
@@ -177,7 +180,7 @@ CHAIN_DIFFERENT_MAX_PARALLELISM = Option(
 )
 OBJECT_REUSE = Option("pipeline.object-reuse", boolean_of, False)
 GENERATES_UIDS = Option("pipeline.auto-generate-uids", boolean_of, True)
-GLOBAL_JOB_PARAMETERS = Option(JOB_PARAMETERS, map_of, {})
+GLOBAL_JOB_PARAMETERS: Option[dict[str, str]] = Option(JOB_PARAMETERS, map_of, {})
 CLOSURE_CLEANER = Option("pipeline.closure-cleaner-level", str, "RECURSIVE")  # cloudpickle takes what is needed
 LATENCY_INTERVAL = Option("metrics.latency.interval", parse_duration_ms, 0)
 LATENCY_GRANULARITY = Option("metrics.latency.granularity", granularity_of, "operator")
@@ -227,19 +230,23 @@ HEARTBEAT_TIMEOUT = Option("heartbeat.timeout", parse_duration_ms, 50_000)
 SLOT_LIMIT = Option("slotmanager.number-of-slots.max", positive_of, None)  # None: as many as a job needs
 SLOT_REQUEST_TIMEOUT = Option("slot.request.timeout", parse_duration_ms, 300_000)
 REST_ENABLED = Option("rest.enabled", named_by({"auto": "auto", "true": "on", "false": "off"}), "auto")
-REST_PORT = Option("rest.port", ports_of, (0,), ("rest.bind-port",))  # Flink: 8081; here each program has its own
+REST_PORT: Option[tuple[int, ...]] = Option(
+    "rest.port", ports_of, (0,), ("rest.bind-port",)
+)  # Flink: 8081; here each program has its own
 REST_BIND_ADDRESS = Option("rest.bind-address", str, "127.0.0.1", ("rest.address",))
 REST_TOKEN = Option("rest.token", token_of, None)  # None: only links bring one along
 REST_TOKEN_FILE = Option("rest.token-file", str, None)
 REST_LINGER = Option("rest.linger-timeout", parse_duration_ms, 60_000)
-REPORTERS = Option("metrics.reporters", list_of, ())
+REPORTERS: Option[tuple[str, ...]] = Option("metrics.reporters", list_of, ())
 ARCHIVE_DIRECTORY = Option("jobmanager.archive.fs.dir", str, None)
-TEMPORARY_DIRECTORIES = Option("io.tmp.dirs", directories_of, ())  # empty: SPARK_LOCAL_DIRS, or the system's
+TEMPORARY_DIRECTORIES: Option[tuple[str, ...]] = Option(
+    "io.tmp.dirs", directories_of, ()
+)  # empty: SPARK_LOCAL_DIRS, or the system's
 MANAGED_MEMORY = Option("taskmanager.memory.managed.size", parse_size, 128 * 1024**2)
 
-PYTHON_FILES = Option("python.files", list_of, ())
-PYTHON_ARCHIVES = Option("python.archives", list_of, ())
-CACHED_FILES = Option("pipeline.cached-files", maps_of, ())
+PYTHON_FILES: Option[tuple[str, ...]] = Option("python.files", list_of, ())
+PYTHON_ARCHIVES: Option[tuple[str, ...]] = Option("python.archives", list_of, ())
+CACHED_FILES: Option[tuple[dict[str, str], ...]] = Option("pipeline.cached-files", maps_of, ())
 
 CHECKPOINT_INTERVAL = Option("execution.checkpointing.interval", parse_duration_ms, -1)
 CHECKPOINTING_MODE = Option("execution.checkpointing.mode", one_of("EXACTLY_ONCE", "AT_LEAST_ONCE"), "EXACTLY_ONCE")
@@ -337,7 +344,7 @@ MEANINGLESS = {
 }
 
 
-def read(configuration: Configuration, option: Option) -> Any:
+def read(configuration: Configuration, option: Option[T]) -> T:
     """Return what an option holds: its own key, else one of its older names, else its default.
 
     Raises

@@ -38,7 +38,7 @@ class SerializationSchema:
 class DeserializationSchema:
     """Makes a record from the bytes of a message. Flink: DeserializationSchema."""
 
-    def deserialize(self, message: bytes) -> Any:
+    def deserialize(self, message: bytes) -> object:
         """Return the record; None: there is none in this message."""
         raise NotImplementedError(f"{type(self).__name__}.deserialize")
 
@@ -46,7 +46,7 @@ class DeserializationSchema:
         """Return the type of the records; None: not declared."""
         return None
 
-    def of_batches(self, wanted: Any) -> MessageColumns | None:
+    def of_batches(self, wanted: object) -> MessageColumns | None:
         """Return what reads many messages at once, as a batch of columns; None: they are read one by one only.
 
         Parameters
@@ -159,12 +159,12 @@ class Encoder:
     b"('a', 1)\\n"
     """
 
-    def __init__(self, encode: Callable[[Any], bytes]) -> None:
+    def __init__(self, encode: Callable[..., bytes]) -> None:
         if not callable(encode):
             raise TypeError(f"an Encoder takes a function from a record to bytes, got {encode!r}")
         self._encode = encode
 
-    def __call__(self, element: Any) -> bytes:
+    def __call__(self, element: object) -> bytes:
         """Return the bytes of one record."""
         return self._encode(element)
 
@@ -205,10 +205,10 @@ class _TextLines:
         self._type_info = type_info
         self._text_of = file_text_of(type_info)
 
-    def __call__(self, element: Any) -> bytes:
+    def __call__(self, element: object) -> bytes:
         return f"{self._text_of(element)}\n".encode(self._charset)
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> tuple[object, ...]:
         return _TextLines, (self._charset, self._type_info)
 
 

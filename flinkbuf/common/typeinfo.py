@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import Enum
-from typing import Any
 
 from flinkbuf.types import type_information
 from flinkbuf.types.type_information import (
@@ -65,7 +64,7 @@ class BasicType(Enum):
 class _Kind(type):
     """Of classes whose instances are types of another class."""
 
-    def __instancecheck__(cls, instance: Any) -> bool:
+    def __instancecheck__(cls, instance: object) -> bool:
         return isinstance(instance, TypeInformation) and cls.includes(instance)  # type: ignore[attr-defined]
 
 
@@ -257,7 +256,7 @@ class RowTypeInfo(_Named):
     """
 
     def __new__(  # type: ignore[misc]
-        cls, field_types: Sequence[Any], field_names: Sequence[str] | None = None
+        cls, field_types: Sequence[object], field_names: Sequence[str] | None = None
     ) -> type_information.RowTypeInfo:
         """Return the type."""
         return Types.ROW(field_types) if field_names is None else Types.ROW_NAMED(field_names, field_types)
@@ -275,7 +274,7 @@ class RowTypeInfo(_Named):
 class MapTypeInfo(_Named):
     """Dicts. PyFlink's ``MapTypeInfo``."""
 
-    def __new__(cls, key_type_info: Any, value_type_info: Any) -> type_information.MapTypeInfo:  # type: ignore[misc]
+    def __new__(cls, key_type_info: object, value_type_info: object) -> type_information.MapTypeInfo:  # type: ignore[misc]
         """Return the type."""
         return Types.MAP(key_type_info, value_type_info)
 

@@ -6,7 +6,7 @@ Flink: RestOptions, MetricOptions, WebOptions.
 from __future__ import annotations
 
 import sys
-from typing import Any, Final
+from typing import Final
 
 from flinkbuf.common import options
 from flinkbuf.common.configuration import Configuration
@@ -42,7 +42,7 @@ def web_config_of(configuration: Configuration, *, is_watched: bool | None = Non
     (8081,)
     """
 
-    def read(option: options.Option) -> Any:
+    def read(option: options.Option[options.T]) -> options.T:
         return options.read(configuration, option)
 
     names, files, ports = [], [], read(options.REST_PORT)

@@ -8,7 +8,7 @@ import secrets
 import ssl
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Protocol
 
 from flinkbuf.control import tcp_health
 from flinkbuf.control.secure_link import MESSAGE_LIMIT, NONCE_SIZE, MessageTooLargeError, ServerLink
@@ -61,7 +61,7 @@ class ConnectionHost(Protocol):
     def forget(self, connection: Connection) -> None:
         """It is gone."""
 
-    def call_soon(self, callback: Callable[..., object], *arguments: Any) -> None:
+    def call_soon(self, callback: Callable[..., object], *arguments: object) -> None:
         """Call on the server's thread."""
 
 
@@ -202,7 +202,7 @@ class Connection(asyncio.Protocol):
         if group is not None and not group.is_closed and not self._reason:
             self._call(group.handler.received, payload)
 
-    def _call(self, told: Callable[..., None], *arguments: Any) -> None:
+    def _call(self, told: Callable[..., None], *arguments: object) -> None:
         """Tell the handler; if that fails, this connection ends and no other does."""
         try:
             told(self, *arguments)

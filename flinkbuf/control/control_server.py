@@ -20,7 +20,8 @@ import secrets
 import socket
 import threading
 from collections.abc import Callable, Iterable
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Final
 
 from flinkbuf.config import TlsConfig
 from flinkbuf.control import tcp_health
@@ -149,12 +150,12 @@ class ControlServer:
         with self._lock:
             self._makers.pop(prefix, None)
 
-    def call_soon(self, callback: Callable[..., object], *arguments: Any) -> None:
+    def call_soon(self, callback: Callable[..., object], *arguments: object) -> None:
         """Call on the server's thread, after what was asked for before; not at all if the server is closed."""
         with contextlib.suppress(RuntimeError):  # the loop is closed already
             self._loop.call_soon_threadsafe(callback, *arguments)
 
-    def call_later(self, delay_s: float, callback: Callable[..., object], *arguments: Any) -> DelayedCall:
+    def call_later(self, delay_s: float, callback: Callable[..., object], *arguments: object) -> DelayedCall:
         """Call on the server's thread after so many seconds; not at all if it is canceled or the server closed."""
         delayed = DelayedCall()
 
@@ -256,8 +257,13 @@ class ControlServer:
         for connection in list(group.connections):
             connection.end("the driver closed it")
 
-    def _log(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        logger.error("the control server: %s", context.get("message"), exc_info=context.get("exception"))
+    def _log(self, loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
+        error = context.get("exception")
+        logger.error(
+            "the control server: %s",
+            context.get("message"),
+            exc_info=error if isinstance(error, BaseException) else None,
+        )
 
 
 def strangers_max() -> int:
@@ -290,8 +296,8 @@ class ServerLease:
                 return
             self._is_closed = True
             shared = _shared[self._key]
-            shared[1] -= 1
-            is_last = shared[1] == 0
+            shared.leases -= 1
+            is_last = shared.leases == 0
             if is_last:
                 del _shared[self._key]
         if is_last:
@@ -305,7 +311,15 @@ class ServerLease:
 
 
 _lock = threading.Lock()
-_shared: dict[object, list[Any]] = {}  # a server and the number of its leases
+
+
+@dataclass
+class _Shared:
+    server: ControlServer
+    leases: int = 0
+
+
+_shared: dict[object, _Shared] = {}
 
 
 def control_server_of(
@@ -332,6 +346,6 @@ def control_server_of(
     with _lock:
         shared = _shared.get(key)
         if shared is None:
-            shared = _shared[key] = [ControlServer(bind_host, advertised_host, ports, tls=tls, option=option), 0]
-        shared[1] += 1
-        return ServerLease(key, shared[0])
+            shared = _shared[key] = _Shared(ControlServer(bind_host, advertised_host, ports, tls=tls, option=option))
+        shared.leases += 1
+        return ServerLease(key, shared.server)

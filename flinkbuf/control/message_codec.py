@@ -13,12 +13,13 @@ import json
 import numbers
 import types
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from flinkbuf.errors import CorruptDataError
 
-_Convert = Callable[[Any], Any]
+Json = dict[str, Any]  # numbers, texts, lists and dicts of them
+_Convert = Callable[..., object]
 _DEPTH_MAX = 64  # of JSON values in a field
 
 
@@ -82,7 +83,7 @@ class MessageCodec:
 
     def __init__(self, kinds: Mapping[int, type], *, omits_defaults: bool = False) -> None:
         self._omits_defaults = omits_defaults
-        self._shape_of: dict[Any, _Shape] = {}  # of dataclasses that are known already
+        self._shape_of: dict[object, _Shape] = {}  # of dataclasses that are known already
         self._kinds: dict[int, tuple[type, _Shape]] = {}
         self._number_of: dict[type, int] = {}
         for number, kind in kinds.items():
@@ -131,7 +132,7 @@ class MessageCodec:
 
     # ---- one shape for each sort of annotation
 
-    def _shape(self, annotation: Any) -> _Shape:
+    def _shape(self, annotation: object) -> _Shape:
         if annotation in _SCALARS:
             return _SCALARS[annotation]
         if dataclasses.is_dataclass(annotation):
@@ -166,12 +167,12 @@ class MessageCodec:
         return shape
 
 
-def _not_ready(value: Any) -> Any:
+def _not_ready(value: object) -> object:
     raise AssertionError("a shape is used while it is made")
 
 
 def _exactly(kind: type, name: str) -> _Shape:
-    def check(value: Any) -> Any:
+    def check(value: object) -> object:
         if type(value) is not kind:
             raise _Mismatch(name, value)
         return value
@@ -179,7 +180,7 @@ def _exactly(kind: type, name: str) -> _Shape:
     return _Shape(check, check)
 
 
-def _float_from_json(value: Any) -> float:
+def _float_from_json(value: str | float) -> float:
     if type(value) not in (int, float):
         raise _Mismatch("a number", value)
     try:
@@ -188,13 +189,13 @@ def _float_from_json(value: Any) -> float:
         raise _Mismatch("a number", value) from None
 
 
-def _bytes_to_json(value: Any) -> str:
+def _bytes_to_json(value: object) -> str:
     if not isinstance(value, (bytes, bytearray, memoryview)):
         raise _Mismatch("bytes", value)
     return base64.b64encode(value).decode("ascii")
 
 
-def _bytes_from_json(value: Any) -> bytes:
+def _bytes_from_json(value: object) -> bytes:
     if type(value) is not str:
         raise _Mismatch("bytes as base64", value)
     try:
@@ -203,7 +204,7 @@ def _bytes_from_json(value: Any) -> bytes:
         raise _Mismatch("bytes as base64", value) from None
 
 
-def _json(value: Any, depth: int = 0) -> Any:
+def _json(value: object, depth: int = 0) -> object:
     """Return a value as JSON has it, at whatever depth: tuples are lists, numpy's numbers are Python's."""
     if value is None or type(value) in (bool, int, float, str):
         return value
@@ -225,13 +226,13 @@ def _plain_number(value: numbers.Real) -> int | float:
     return int(value) if isinstance(value, numbers.Integral) else float(value)
 
 
-_SCALARS: dict[Any, _Shape] = {
+_SCALARS: dict[object, _Shape] = {
     int: _exactly(int, "a whole number"),
     str: _exactly(str, "a text"),
     bool: _exactly(bool, "True or False"),
     float: _Shape(_float_from_json, _float_from_json),
     bytes: _Shape(_bytes_to_json, _bytes_from_json),
-    Any: _Shape(_json, _json),
+    **dict.fromkeys((Any, object), _Shape(_json, _json)),
 }
 
 
@@ -242,7 +243,7 @@ def _optional(inner: _Shape) -> _Shape:
     )
 
 
-def _convert_all(values: Any, convert: _Convert) -> list[Any]:
+def _convert_all(values: Iterable[object], convert: _Convert) -> list[object]:
     converted = []
     for value in values:
         try:
@@ -252,13 +253,13 @@ def _convert_all(values: Any, convert: _Convert) -> list[Any]:
     return converted
 
 
-def _sequence(inner: _Shape, kind: type) -> _Shape:
-    def to_json(value: Any) -> list[Any]:
+def _sequence(inner: _Shape, kind: type[tuple[object, ...]] | type[list[object]]) -> _Shape:
+    def to_json(value: Sequence[object]) -> list[object]:
         if type(value) is not kind:
             raise _Mismatch(f"a {kind.__name__}", value)
         return _convert_all(value, inner.to_json)
 
-    def from_json(value: Any) -> Any:
+    def from_json(value: object) -> object:
         if type(value) is not list:
             raise _Mismatch("a list", value)
         return kind(_convert_all(value, inner.from_json))
@@ -267,7 +268,7 @@ def _sequence(inner: _Shape, kind: type) -> _Shape:
 
 
 def _fixed_tuple(inner: list[_Shape]) -> _Shape:
-    def convert(value: Any, kind: type[tuple[Any, ...]] | type[list[Any]], direction: str) -> list[Any]:
+    def convert(value: object, kind: type[tuple[object, ...]] | type[list[object]], direction: str) -> list[object]:
         if not isinstance(value, kind) or len(value) != len(inner):
             raise _Mismatch(f"a {kind.__name__} of {len(inner)}", value)
         return _convert_all(zip(inner, value, strict=True), lambda pair: getattr(pair[0], direction)(pair[1]))
@@ -279,7 +280,7 @@ def _fixed_tuple(inner: list[_Shape]) -> _Shape:
 
 
 def _dict(inner: _Shape) -> _Shape:
-    def convert(value: Any, convert_one: _Convert) -> dict[str, Any]:
+    def convert(value: object, convert_one: _Convert) -> dict[str, object]:
         if type(value) is not dict:
             raise _Mismatch("a dict", value)
         converted = {}
@@ -295,7 +296,7 @@ def _dict(inner: _Shape) -> _Shape:
     return _Shape(lambda value: convert(value, inner.to_json), lambda value: convert(value, inner.from_json))
 
 
-def _defaults(kind: Any) -> dict[str, Any]:
+def _defaults(kind: type) -> dict[str, object]:
     """The default of each field that has one."""
     defaults = {}
     for field in dataclasses.fields(kind):
@@ -306,11 +307,11 @@ def _defaults(kind: Any) -> dict[str, Any]:
     return defaults
 
 
-def _object(kind: type, fields: dict[str, _Shape], omitted: dict[str, Any]) -> tuple[_Convert, _Convert]:
+def _object(kind: type, fields: dict[str, _Shape], omitted: dict[str, object]) -> tuple[_Convert, _Convert]:
     """`omitted` has the defaults of fields that need not be written."""
     needed = fields.keys() - omitted.keys()
 
-    def convert_fields(values: Mapping[str, Any], direction: str) -> dict[str, Any]:
+    def convert_fields(values: Mapping[str, object], direction: str) -> dict[str, object]:
         converted = {}
         for name, value in values.items():
             try:
@@ -319,16 +320,16 @@ def _object(kind: type, fields: dict[str, _Shape], omitted: dict[str, Any]) -> t
                 raise error.within(f".{name}") from None
         return converted
 
-    def is_written(name: str, value: Any) -> bool:
+    def is_written(name: str, value: object) -> bool:
         return name in needed or type(value) is not type(omitted[name]) or value != omitted[name]
 
-    def to_json(value: Any) -> dict[str, Any]:
+    def to_json(value: object) -> dict[str, object]:
         if type(value) is not kind:
             raise _Mismatch(f"a {kind.__name__}", value)
         values = {name: getattr(value, name) for name in fields}
         return convert_fields({name: each for name, each in values.items() if is_written(name, each)}, "to_json")
 
-    def from_json(value: Any) -> Any:
+    def from_json(value: object) -> object:
         if type(value) is not dict or not needed <= value.keys() <= fields.keys():
             raise _Mismatch(f"a {kind.__name__} with the fields {', '.join(fields) or 'none'}", value)
         return kind(**convert_fields(value, "from_json"))

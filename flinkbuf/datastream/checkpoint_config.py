@@ -5,8 +5,6 @@ All of it is kept in the environment's configuration, under Flink's keys.
 
 from __future__ import annotations
 
-from typing import Any
-
 from flinkbuf.common import options
 from flinkbuf.common.configuration import Configuration
 from flinkbuf.datastream.checkpointing_mode import CheckpointingMode
@@ -30,7 +28,7 @@ class CheckpointConfig:
     def __init__(self, configuration: Configuration | None = None) -> None:
         self._configuration = configuration if configuration is not None else Configuration()
 
-    def _read(self, option: options.Option) -> Any:
+    def _read(self, option: options.Option[options.T]) -> options.T:
         return options.read(self._configuration, option)
 
     def _set_time(self, option: options.Option, time_ms: int) -> CheckpointConfig:

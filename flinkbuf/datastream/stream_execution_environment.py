@@ -23,6 +23,7 @@ from flinkbuf.datastream.data_stream import DataStream
 from flinkbuf.datastream.execution_mode import RuntimeExecutionMode, is_bounded, runs_in_batch
 from flinkbuf.datastream.program.forgotten import next_program, note_sink, warn, was_used
 from flinkbuf.datastream.slot_sharing_group import SlotSharingGroup
+from flinkbuf.runtime.driver.ended_job import EndedJob
 from flinkbuf.runtime.driver.error_report import show_errors
 from flinkbuf.runtime.driver.job_files import CachedFile, JobFiles, PythonArchive, existing, import_place
 from flinkbuf.runtime.graph.transformation import OperatorTransformation
@@ -41,8 +42,11 @@ from flinkbuf.streaming.time.watermark_strategy import WatermarkStrategy
 from flinkbuf.types.type_information import TypeInformation
 
 if TYPE_CHECKING:
+    from flinkbuf._core.operators.stream_operator import StreamOperator
     from flinkbuf.datastream.columns import ColumnStream
     from flinkbuf.datastream.program.job_start import ProgramJob
+    from flinkbuf.runtime.driver.rescalable_job import RescalableJob
+    from flinkbuf.runtime.driver.running_job import RunningJob
     from flinkbuf.runtime.graph.job_graph import JobGraph
     from flinkbuf.runtime.graph.stream_graph import StreamGraph
     from flinkbuf.runtime.scheduler.job_master_config import JobMasterConfig
@@ -966,7 +970,7 @@ class StreamExecutionEnvironment:
         self,
         name: str,
         type_info: TypeInformation | None,
-        factory: Callable[[], object],
+        factory: Callable[[], StreamOperator],
         *,
         is_parallel: bool,
         is_legacy_source: bool = False,
@@ -1094,11 +1098,11 @@ class StreamExecutionEnvironment:
         calls: list[Callable[[BaseException | None], None]] = [lambda error: files.close(), *on_end, end_serving, end]
         job = end.job = start.make(clock=clock, on_end=calls, is_rescalable=web.is_served)
         self._forget_program()
-        if web.is_watched and hasattr(job, "picture"):  # one that had ended before has none
+        if web.is_watched and not isinstance(job, EndedJob):
             served.append(self._serve(job, web))
         return job, end
 
-    def _serve(self, job: ProgramJob, web: WebConfig) -> Served:
+    def _serve(self, job: RunningJob | RescalableJob, web: WebConfig) -> Served:
         from flinkbuf.web.serving import serve_and_say
 
         return serve_and_say(job, web, self._configuration.shown(), self._shown_parameters(), sys.stderr)

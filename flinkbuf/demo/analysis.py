@@ -22,6 +22,9 @@ TAILNUM = FIELDS.index("tailnum")
 LATE_MINUTES = 15  # from here on an airline counts a departure as late
 
 
+Flight = tuple[Any, ...]  # a row
+
+
 class Departure(NamedTuple):
     """One departure of an aircraft; times in minutes."""
 
@@ -75,7 +78,7 @@ class Tally:
             self.chains.append((sum(departure.delay for departure in chain), tuple(chain)))
 
 
-def analyse(flights: Iterable[tuple[Any, ...]]) -> Iterator[AircraftYear]:
+def analyse(flights: Iterable[Flight]) -> Iterator[AircraftYear]:
     """Walk through the year of each aircraft in `flights`, which holds all flights of each: one Spark partition."""
     departures: dict[str, list[Departure]] = defaultdict(list)
     tallies: dict[tuple[str, str], Tally] = defaultdict(Tally)

@@ -20,10 +20,10 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar
 
 import flinkbuf as fb
-from flinkbuf.demo.analysis import FIELDS, FLIGHT_TYPE, TAILNUM, AircraftYear, Outcome, analyse, data_folder
+from flinkbuf.demo.analysis import FIELDS, FLIGHT_TYPE, TAILNUM, AircraftYear, Flight, Outcome, analyse, data_folder
 
 if TYPE_CHECKING:
     from pyspark import RDD
@@ -48,6 +48,9 @@ appender.console.target = SYSTEM_ERR
 appender.console.layout.type = PatternLayout
 appender.console.layout.pattern = %p %c{1}: %m%n%ex
 """
+
+
+T = TypeVar("T")
 
 
 def start_spark(cores: int, csv: Path) -> "SparkSession":
@@ -77,7 +80,7 @@ def start_spark(cores: int, csv: Path) -> "SparkSession":
     return builder.getOrCreate()
 
 
-def read_flights(spark: "SparkSession", csv: Path, rows: int | None = None) -> "RDD[tuple[Any, ...]]":
+def read_flights(spark: "SparkSession", csv: Path, rows: int | None = None) -> "RDD[Flight]":
     """Read the flights by Spark as tuples of `FLIGHT_TYPE`, without those whose aircraft is unknown; cached."""
     frame = spark.read.csv(str(csv), header=True, schema=FILE_SCHEMA, nullValue="NA")
     if rows is not None:
@@ -86,27 +89,27 @@ def read_flights(spark: "SparkSession", csv: Path, rows: int | None = None) -> "
     return frame.rdd.map(tuple).cache()
 
 
-def move_by_exchange(flights: "RDD[tuple[Any, ...]]", parts: int) -> "RDD[tuple[Any, ...]]":
+def move_by_exchange(flights: "RDD[Flight]", parts: int) -> "RDD[Flight]":
     """Bring the flights of one aircraft together: the flinkbuf way."""
     return fb.exchange(flights, "tailnum", type=FLIGHT_TYPE, num_partitions=parts)
 
 
-def move_by_pipelined_exchange(flights: "RDD[tuple[Any, ...]]", parts: int) -> "RDD[tuple[Any, ...]]":
+def move_by_pipelined_exchange(flights: "RDD[Flight]", parts: int) -> "RDD[Flight]":
     """Do the same while the tasks run, of which there are as many as slots."""
     slots = flights.context.defaultParallelism
     return fb.exchange(flights, "tailnum", type=FLIGHT_TYPE, num_partitions=slots, mode="pipelined")
 
 
-def move_by_partition_by(flights: "RDD[tuple[Any, ...]]", parts: int) -> "RDD[tuple[Any, ...]]":
+def move_by_partition_by(flights: "RDD[Flight]", parts: int) -> "RDD[Flight]":
     """Bring the flights of one aircraft together: the PySpark way."""
     return flights.keyBy(_tailnum).partitionBy(parts).values()
 
 
-def _tailnum(flight: tuple[Any, ...]) -> str:
+def _tailnum(flight: Flight) -> str:
     return flight[TAILNUM]
 
 
-def _count(records: Iterable[Any]) -> Iterator[int]:
+def _count(records: Iterable[object]) -> Iterator[int]:
     yield sum(1 for _ in records)
 
 
@@ -117,7 +120,7 @@ WAYS = {
 }
 
 
-def run(flights: "RDD[tuple[Any, ...]]", parts: int, progress: Callable[[str], None], rounds: int = ROUNDS) -> Outcome:
+def run(flights: "RDD[Flight]", parts: int, progress: Callable[[str], None], rounds: int = ROUNDS) -> Outcome:
     """Run the job all ways, in turns, and compare what they found."""
     progress("reading the flights")
     total = flights.count()
@@ -136,8 +139,11 @@ def run(flights: "RDD[tuple[Any, ...]]", parts: int, progress: Callable[[str], N
 
 
 def _timed(
-    way: Callable[..., "RDD[Any]"], flights: "RDD[Any]", parts: int, analysis: Callable[[Iterable[Any]], Iterator[Any]]
-) -> tuple[float, list[Any]]:
+    way: Callable[..., "RDD[Flight]"],
+    flights: "RDD[Flight]",
+    parts: int,
+    analysis: Callable[[Iterable[Flight]], Iterator[T]],
+) -> tuple[float, list[T]]:
     start = time.perf_counter()
     result = way(flights, parts).mapPartitions(analysis).collect()
     return time.perf_counter() - start, result

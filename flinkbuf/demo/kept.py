@@ -7,13 +7,13 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from flinkbuf.demo.analysis import AircraftYear, Departure
 from flinkbuf.partition_files.data_set import PartitionDataSet
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import Row, SparkSession
     from rich.console import Console
 
 # An AircraftYear; tuples of any length are arrays.
@@ -107,7 +107,7 @@ def _subpartition_of(tailnum: str, max_parallelism: int) -> int:
     return partitioner.selector(fb.as_type("tailnum string"), SUBPARTITIONS).select_channel((tailnum,))
 
 
-def year_of(row: Any) -> AircraftYear:
+def year_of(row: Row) -> AircraftYear:
     """Make an AircraftYear of a row of `YEAR_COLUMNS`."""
     values = row.asDict()
     values["gaps"] = tuple(map(tuple, row.gaps))

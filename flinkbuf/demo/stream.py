@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 from flinkbuf.common import Duration, Types, WatermarkStrategy
 from flinkbuf.common.time import Time
@@ -29,6 +28,7 @@ from flinkbuf.datastream import (
 from flinkbuf.datastream.columns import ColumnStream, count, mean, window_start
 from flinkbuf.datastream.state import MapStateDescriptor, ValueStateDescriptor
 from flinkbuf.datastream.window import TumblingEventTimeWindows
+from flinkbuf.demo.analysis import Flight
 
 # left_at: when it left, in minutes since 1970 in UTC; air_time may be missing.
 FLIGHT = (
@@ -50,10 +50,13 @@ RESULT = Types.ROW_NAMED(
 impossible_flights = OutputTag("impossible flights", RESULT)
 
 
+Result = tuple[str, str, int, float, float, str]
+
+
 class LeftAt(TimestampAssigner):
     """Event time is when a flight left."""
 
-    def extract_timestamp(self, value: Any, record_timestamp: int) -> int:
+    def extract_timestamp(self, value: Flight, record_timestamp: int) -> int:
         """Return it in milliseconds."""
         milliseconds: int = value[LEFT_AT] * MS_PER_MINUTE
         return milliseconds
@@ -66,7 +69,7 @@ class MeanDelay(AggregateFunction):
         """Return the sums of nothing."""
         return 0, 0
 
-    def add(self, value: Any, accumulator: tuple[int, int]) -> tuple[int, int]:
+    def add(self, value: Flight, accumulator: tuple[int, int]) -> tuple[int, int]:
         """Add a flight."""
         return accumulator[0] + 1, accumulator[1] + max(0, value[DELAY])
 
@@ -83,7 +86,9 @@ class MeanDelay(AggregateFunction):
 class NameHour(ProcessWindowFunction):
     """Says of which airport and which hour a mean delay is."""
 
-    def process(self, key: str, context: Any, elements: Iterable[tuple[int, float]]) -> Iterator[Any]:
+    def process(
+        self, key: str, context: ProcessWindowFunction.Context, elements: Iterable[tuple[int, float]]
+    ) -> Iterator[object]:
         """Give the hour's result."""
         for departures, delay in elements:
             yield HOUR, key, context.window().start, departures, delay, ""
@@ -104,14 +109,14 @@ class FollowAircraft(KeyedProcessFunction):
         self.last = runtime_context.get_state(ValueStateDescriptor("last", Types.PICKLED_BYTE_ARRAY()))
         self.parked_at = runtime_context.get_state(ValueStateDescriptor("parked at", Types.LONG()))
 
-    def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Iterator[Any]:
+    def process_element(self, value: Flight, ctx: KeyedProcessFunction.Context) -> Iterator[object]:
         """Keep a departure until its time has come."""
         at = value[LEFT_AT] * MS_PER_MINUTE
         self.waiting.put(at, [*(self.waiting.get(at) or ()), value])
         ctx.timer_service().register_event_time_timer(at)
         return iter(())
 
-    def on_timer(self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext) -> Iterator[Any]:
+    def on_timer(self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext) -> Iterator[object]:
         """Look at the departures of this minute, or at an aircraft that has not come back."""
         if timestamp == self.parked_at.value():
             self.parked_at.clear()
@@ -123,7 +128,7 @@ class FollowAircraft(KeyedProcessFunction):
         for flight in sorted(flights, key=_order):
             yield from self._left(flight, ctx)
 
-    def _left(self, flight: Any, ctx: KeyedProcessFunction.OnTimerContext) -> Iterator[Any]:
+    def _left(self, flight: Flight, ctx: KeyedProcessFunction.OnTimerContext) -> Iterator[object]:
         """It leaves New York: how long was it away, and can that be?"""
         last = self.last.value()
         self.last.update(flight)
@@ -140,12 +145,12 @@ class FollowAircraft(KeyedProcessFunction):
             yield (impossible_flights, result) if result[0] == IMPOSSIBLE else result
 
 
-def parked(last: Any) -> tuple[str, str, int, int, float, str]:
+def parked(last: Flight) -> tuple[str, str, int, int, float, str]:
     """Return that an aircraft has not left New York again for a week."""
     return PARKED, last[TAILNUM], (last[LEFT_AT] + PARKED_MINUTES) * MS_PER_MINUTE, last[LEFT_AT], 0.0, last[DEST]
 
 
-def trip(last: Any, flight: Any) -> tuple[str, str, int, int, float, str]:
+def trip(last: Flight, flight: Flight) -> tuple[str, str, int, int, float, str]:
     """Return what two departures of an aircraft in a row say: how long it was away, or that this cannot be."""
     away = flight[LEFT_AT] - last[LEFT_AT]
     at = flight[LEFT_AT] * MS_PER_MINUTE
@@ -156,17 +161,17 @@ def trip(last: Any, flight: Any) -> tuple[str, str, int, int, float, str]:
     return TRIP, flight[TAILNUM], at, away, 0.0, last[DEST]
 
 
-def _order(flight: Any) -> tuple[Any, ...]:
+def _order(flight: Flight) -> tuple[object, ...]:
     """Of departures in the same minute, which no aircraft makes: any order, but the same in every run."""
     return flight[NUMBER], flight[ORIGIN], flight[DEST]
 
 
-def _origin(flight: Any) -> str:
+def _origin(flight: Flight) -> str:
     origin: str = flight[ORIGIN]
     return origin
 
 
-def _tailnum(flight: Any) -> str:
+def _tailnum(flight: Flight) -> str:
     tailnum: str = flight[TAILNUM]
     return tailnum
 
@@ -198,10 +203,10 @@ def hours_of(flights: ColumnStream) -> ColumnStream:
     return hours.aggregate(start=window_start(), departures=count(), delay=mean("late"))
 
 
-def follow(flights: Iterable[Any]) -> Iterator[tuple[str, str, int, int, float, str]]:
+def follow(flights: Iterable[Flight]) -> Iterator[tuple[str, str, int, int, float, str]]:
     """Find the same in plain Python, all flights in memory."""
     hours: dict[tuple[str, int], list[int]] = defaultdict(list)
-    aircraft: dict[str, list[Any]] = defaultdict(list)
+    aircraft: dict[str, list[Flight]] = defaultdict(list)
     for flight in flights:
         at = flight[LEFT_AT] * MS_PER_MINUTE
         hours[flight[ORIGIN], at - at % HOUR_MS].append(max(0, flight[DELAY]))
@@ -210,8 +215,9 @@ def follow(flights: Iterable[Any]) -> Iterator[tuple[str, str, int, int, float, 
         yield HOUR, origin, start, len(delays), sum(delays) / len(delays), ""
     for departures in aircraft.values():
         departures.sort(key=lambda flight: (flight[LEFT_AT], *_order(flight)))
-        for last, flight in zip(departures, [*departures[1:], None], strict=True):
-            if flight is None or flight[LEFT_AT] - last[LEFT_AT] > PARKED_MINUTES:
+        following: list[Flight | None] = [*departures[1:], None]
+        for last, after in zip(departures, following, strict=True):
+            if after is None or after[LEFT_AT] - last[LEFT_AT] > PARKED_MINUTES:
                 yield parked(last)
-            if flight is not None:
-                yield trip(last, flight)
+            if after is not None:
+                yield trip(last, after)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import time
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from flinkbuf.common import Configuration
 from flinkbuf.datastream import StreamExecutionEnvironment
 from flinkbuf.demo import stream
+from flinkbuf.demo.stream import Result
 from flinkbuf.demo.stream_kill import run_and_kill
 from flinkbuf.demo.stream_report import ColumnOutcome, StreamOutcome
 
@@ -47,7 +48,7 @@ def run_stream(flights: DataFrame, cores: int) -> StreamOutcome:
     environment = StreamExecutionEnvironment.get_execution_environment(on_spark).set_parallelism(cores)
     started = time.perf_counter()
     records = stream.results_of(environment.from_data_frame(flights)).execute_and_collect("a year of flights")
-    results: list[Any] = [tuple(record) for record in records]
+    results: list[Result] = [tuple(record) for record in records]
     seconds = time.perf_counter() - started
     columns = run_columns(flights, cores, results)
     kill = run_and_kill(flights, cores, results)
@@ -55,7 +56,7 @@ def run_stream(flights: DataFrame, cores: int) -> StreamOutcome:
     return StreamOutcome(results, count, seconds, sorted(results) == sorted(expected), columns, kill)
 
 
-def run_columns(flights: DataFrame, cores: int, results: list[Any]) -> ColumnOutcome:
+def run_columns(flights: DataFrame, cores: int, results: list[Result]) -> ColumnOutcome:
     """Find the hours over columns, and compare them with those of the stream of records."""
     on_spark = Configuration().set_string("execution.target", "spark")
     environment = StreamExecutionEnvironment.get_execution_environment(on_spark).set_parallelism(cores)

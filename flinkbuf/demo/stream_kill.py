@@ -13,7 +13,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from flinkbuf.common import Configuration
 from flinkbuf.common.job_client import JobClient
@@ -22,6 +22,7 @@ from flinkbuf.common.serialization import Encoder
 from flinkbuf.datastream import StreamExecutionEnvironment
 from flinkbuf.datastream.connectors.file_system import FileSink
 from flinkbuf.demo import stream
+from flinkbuf.demo.stream import Result
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -63,7 +64,7 @@ class KillOutcome:
     is_equal: bool = False
 
 
-def run_and_kill(flights: DataFrame, cores: int, expected: list[Any]) -> KillOutcome:
+def run_and_kill(flights: DataFrame, cores: int, expected: list[Result]) -> KillOutcome:
     """Run the stream with checkpoints, kill one of its workers, and compare what it wrote with `expected`."""
     settings = Configuration().set_string("execution.target", "spark")
     environment = StreamExecutionEnvironment.get_execution_environment(settings).set_parallelism(cores)
@@ -109,11 +110,11 @@ def _until_running_again(client: JobClient) -> int:
         time.sleep(LOOK_EVERY_S)
 
 
-def _line(result: Any) -> bytes:
+def _line(result: Result) -> bytes:
     return json.dumps(list(result)).encode() + b"\n"
 
 
-def _written(folder: Path) -> list[tuple[Any, ...]]:
+def _written(folder: Path) -> list[Result]:
     """Read what counts: parts that are hidden do not."""
     parts = [path for path in folder.rglob("part-*") if path.is_file()]
     return [tuple(json.loads(line)) for path in parts for line in path.read_text("utf-8").splitlines()]

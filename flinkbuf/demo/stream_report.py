@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
 from zoneinfo import ZoneInfo
 
 import numpy as np
@@ -18,7 +17,7 @@ from rich.console import Console
 from rich.table import Table
 
 from flinkbuf.demo.report import DELAY_COLORS, GRID, MUTED, OURS, STYLE, duration
-from flinkbuf.demo.stream import HOUR, IMPOSSIBLE, PARKED, TRIP
+from flinkbuf.demo.stream import HOUR, IMPOSSIBLE, PARKED, TRIP, Result
 from flinkbuf.demo.stream_kill import CHECKPOINT_EVERY_MS, KillOutcome
 
 NEW_YORK = ZoneInfo("America/New_York")
@@ -54,14 +53,14 @@ class StreamOutcome:
         What came of another run, in which a worker was killed.
     """
 
-    results: list[Any]
+    results: list[Result]
     flights: int
     seconds: float
     is_equal: bool
     columns: ColumnOutcome
     kill: KillOutcome
 
-    def of_kind(self, kind: str) -> list[Any]:
+    def of_kind(self, kind: str) -> list[Result]:
         """Return the results of one kind."""
         return [result for result in self.results if result[0] == kind]
 
@@ -124,7 +123,7 @@ def _table(*heads: str) -> Table:
     return table
 
 
-def _print_hours(console: Console, hours: list[Any]) -> None:
+def _print_hours(console: Console, hours: list[Result]) -> None:
     worst = sorted((hour for hour in hours if hour[3] >= FEWEST_DEPARTURES), key=lambda hour: -hour[4])
     table = _table("airport", "hour", "departures", "delay")
     for _, airport, start, count, delay, _ in worst[:WORST_SHOWN]:
@@ -134,10 +133,10 @@ def _print_hours(console: Console, hours: list[Any]) -> None:
     console.print()
 
 
-def _print_impossible(console: Console, flights: list[Any]) -> None:
+def _print_impossible(console: Console, flights: list[Result]) -> None:
     table = _table("aircraft", "at", "away", "flights")
     for _, tailnum, at, away, _, text in sorted(flights, key=lambda flight: flight[3] / flight[4])[:WORST_SHOWN]:
-        table.add_row(tailnum, f"{local_time(at):%d %b %H:%M}", duration(away), text)
+        table.add_row(tailnum, f"{local_time(at):%d %b %H:%M}", duration(round(away)), text)
     console.print(
         "[bold]Impossible flights[/]: the aircraft left New York again before it can have been back (side output)"
     )
@@ -161,7 +160,7 @@ def draw_stream(outcome: StreamOutcome, path: Path) -> Path:
     return path
 
 
-def mean_delays(hours: Iterable[Any]) -> np.ndarray:
+def mean_delays(hours: Iterable[Result]) -> np.ndarray:
     """Return mean delays by hour of the day (24 rows) and day of the year (365 columns), all airports together."""
     minutes, departures = np.zeros((24, 365)), np.zeros((24, 365))
     for _, _, start, count, delay, _ in hours:
@@ -174,7 +173,7 @@ def mean_delays(hours: Iterable[Any]) -> np.ndarray:
         return np.where(departures >= FEWEST_DEPARTURES, minutes / departures, np.nan)
 
 
-def _draw_year(axes: Axes, hours: list[Any]) -> None:
+def _draw_year(axes: Axes, hours: list[Result]) -> None:
     image = axes.imshow(mean_delays(hours), aspect="auto", origin="lower", cmap=DELAY_COLORS, vmin=0, vmax=120)
     months = [datetime(2013, month, 1) for month in range(1, 13)]
     axes.set_xticks([month.timetuple().tm_yday - 1 for month in months], [f"{month:%b}" for month in months])
@@ -199,7 +198,7 @@ def _draw_impossible(axes: Axes, outcome: StreamOutcome) -> None:
     _clean(axes)
 
 
-def _draw_parked(axes: Axes, parked: list[Any]) -> None:
+def _draw_parked(axes: Axes, parked: list[Result]) -> None:
     places = Counter(result[5] for result in parked).most_common(12)[::-1]
     bars = axes.barh([place for place, _ in places], [count for _, count in places], color=OURS, height=0.68)
     axes.bar_label(bars, fmt="{:,.0f}", padding=5, color=MUTED, fontsize=9)

@@ -27,8 +27,9 @@ import time
 import traceback
 import warnings
 from collections import deque
-from typing import Any, Final, NoReturn
+from typing import Final, NoReturn
 
+from flinkbuf.control.message_codec import Json
 from flinkbuf.targets.libraries import import_all, import_libraries
 from flinkbuf.targets.local_manager import ManagerOrder, run_local_manager
 
@@ -39,7 +40,7 @@ _CHUNK = 256 * 1024
 _PR_SET_PDEATHSIG = 1
 
 
-def frame(head: dict[str, Any], body: bytes = b"") -> bytes:
+def frame(head: Json, body: bytes = b"") -> bytes:
     """Return the bytes of a frame."""
     text = json.dumps(head).encode()
     return b"".join((_LENGTHS.pack(len(text), len(body)), text, body))
@@ -51,7 +52,7 @@ class FrameTaker:
     def __init__(self) -> None:
         self._data = bytearray()
 
-    def take(self, data: bytes) -> list[tuple[dict[str, Any], bytes]]:
+    def take(self, data: bytes) -> list[tuple[Json, bytes]]:
         """Return head and body of each frame that is whole now."""
         self._data += data
         frames = []
@@ -141,7 +142,7 @@ class Launcher:
             elif "end" in head:
                 self._end(head["end"], head["grace_s"])
 
-    def _say(self, head: dict[str, Any]) -> None:
+    def _say(self, head: Json) -> None:
         with contextlib.suppress(OSError):  # the program has gone, which the loop finds out
             self._channel.sendall(frame(head))
 

@@ -14,12 +14,16 @@ import sys
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TypeVar
 
+from flinkbuf.control.message_codec import Json
 from flinkbuf.log import logger
 from flinkbuf.targets.launcher import FrameTaker, frame
 from flinkbuf.targets.libraries import libraries_of
 from flinkbuf.targets.local_manager import ManagerOrder
+
+T = TypeVar("T")
+
 
 END_PATIENCE_S = 5.0  # for the launcher to end with all that it has forked; then it is killed
 _CHUNK = 64 * 1024
@@ -148,7 +152,7 @@ class LauncherProcess:
             self._thread.join()
         self._channel.close()
 
-    def _say(self, head: dict[str, Any], body: bytes = b"", descriptors: tuple[int, ...] = ()) -> None:
+    def _say(self, head: Json, body: bytes = b"", descriptors: tuple[int, ...] = ()) -> None:
         data = memoryview(frame(head, body))
         with self._lock:
             if descriptors:
@@ -171,7 +175,7 @@ class LauncherProcess:
                 self._hear(head)
         self._bury()
 
-    def _hear(self, head: dict[str, Any]) -> None:
+    def _hear(self, head: Json) -> None:
         if "started" in head:
             with self._lock:
                 callbacks = self._waiting.get(head["started"])
@@ -191,7 +195,7 @@ class LauncherProcess:
         for _, on_ended in waiting.values():
             self._call(on_ended, ProcessEnd(error="the process that starts task managers, their launcher, has ended"))
 
-    def _call(self, callback: Callable[[Any], object], argument: Any) -> None:
+    def _call(self, callback: Callable[[T], object], argument: T) -> None:
         try:
             callback(argument)
         except Exception:

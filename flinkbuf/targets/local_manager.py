@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 from dataclasses import dataclass, field
-from typing import Any
 
 from flinkbuf.control.control_client import ControlClient
 from flinkbuf.runtime.manager.garbage_collector import rare_collections
@@ -90,7 +89,7 @@ def _be_like_the_program(order: ManagerOrder) -> None:
     os.environ.update(order.environment)
     sys.path[:] = order.sys_path
     os.chdir(order.working_directory)
-    numpy: Any = sys.modules.get("numpy")
+    numpy = sys.modules.get("numpy")
     if numpy is not None:
         numpy.random.seed()  # what was forked draws what its siblings draw; the module random sees to that itself
     log_to_stderr(order.log_level)

@@ -14,12 +14,12 @@ import sys
 import threading
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from flinkbuf.config import NetworkConfig
 from flinkbuf.control.connection import Connection
 from flinkbuf.control.control_server import control_server_of
 from flinkbuf.log import logger
+from flinkbuf.runtime.driver.job_files import JobFiles
 from flinkbuf.runtime.driver.target import ManagerListener, ManagerProvider
 from flinkbuf.runtime.graph.job_graph import JobGraph
 from flinkbuf.runtime.graph.job_plan import plan_of
@@ -177,8 +177,8 @@ class LocalProcesses:
 
     def _bundle(self) -> bytes:
         """Return what each process needs; files are read where they lie, so none is sent along."""
-        files: Any = self._job.bundle.files
-        directory = files.local_directory() if files else None  # where archives are unpacked
+        files = self._job.bundle.files
+        directory = files.local_directory() if isinstance(files, JobFiles) else None  # where archives are unpacked
         self._working_directory = directory or working_directory()
         bundle = replace(
             self._job.bundle,
@@ -344,5 +344,5 @@ def _oom_kills() -> int:
         lines = Path("/proc/vmstat").read_text().splitlines()
     except OSError:
         return 0
-    figures: dict[str, Any] = dict(line.split(" ", 1) for line in lines)
+    figures = dict(line.split(" ", 1) for line in lines)
     return int(figures.get("oom_kill", 0))

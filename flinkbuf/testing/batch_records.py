@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from flinkbuf._core.operators.stream_operator import NO_TIMESTAMP
 from flinkbuf._core.value.type_codec import TypeCodec
@@ -26,16 +25,17 @@ class BatchRecords:
 
     def __init__(self, sort_keys: Sequence[SortKey | None]) -> None:
         self._sort_keys = sort_keys
-        self._records: list[tuple[bytes, int, int, Any]] = []
+        self._records: list[tuple[bytes, int, int, object]] = []
         self._open = {index for index, key in enumerate(sort_keys) if key is not None}
 
     def is_sorted(self, index: int) -> bool:
         """Whether the records of an input, from 0, wait until all is there."""
         return index < len(self._sort_keys) and self._sort_keys[index] is not None
 
-    def add(self, index: int, value: Any, timestamp: int | None) -> None:
+    def add(self, index: int, value: object, timestamp: int | None) -> None:
         """Keep one record."""
-        key: Any = self._sort_keys[index]
+        key = self._sort_keys[index]
+        assert key is not None
         time = NO_TIMESTAMP if timestamp is None else timestamp
         self._records.append((_key_bytes(key, value), time, index, value))
 
@@ -44,13 +44,13 @@ class BatchRecords:
         self._open.discard(index)
         return not self._open
 
-    def take(self) -> Iterator[tuple[bytes, int, int, Any]]:
+    def take(self) -> Iterator[tuple[bytes, int, int, object]]:
         """Go over key, timestamp, input and value of all records, in the order of batch execution."""
         records, self._records = sorted(self._records, key=_order), []
         return iter(records)
 
 
-def _key_bytes(key: SortKey, value: Any) -> bytes:
+def _key_bytes(key: SortKey, value: object) -> bytes:
     if key.selector is None:
         return b""
     codec = codec_of(key.type)
@@ -60,7 +60,7 @@ def _key_bytes(key: SortKey, value: Any) -> bytes:
     return len(data).to_bytes(4, "big") + data
 
 
-def _order(record: tuple[bytes, int, int, Any]) -> tuple[bytes, int, int]:
+def _order(record: tuple[bytes, int, int, object]) -> tuple[bytes, int, int]:
     """Bytes are signed, as Java's."""
     return bytes(byte ^ 0x80 for byte in record[0]), record[1], record[2]
 
@@ -70,7 +70,7 @@ def sort_keys_of(transformation: OperatorTransformation) -> list[SortKey | None]
     return [sort_key_of(transformation.is_keyed, _partitioner(given)) for given in transformation.inputs]
 
 
-def _partitioner(given: Any) -> Any:
+def _partitioner(given: object) -> object:
     while isinstance(given, UnionTransformation):
         given = given.inputs[0]
     return given.partitioner if isinstance(given, PartitionTransformation) else None

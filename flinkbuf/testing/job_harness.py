@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
 
 from flinkbuf.checkpoints.options import SnapshotKind
 from flinkbuf.datastream.data_stream import DataStream
@@ -21,10 +20,10 @@ class KeptRecords:
     """What came out of one stream; tasks put it in, the test reads it."""
 
     def __init__(self) -> None:
-        self.records: list[Any] = []
+        self.records: list[object] = []
         self.arrived = threading.Condition()
 
-    def put(self, record: Any, give_way: Callable[[], object] = bool) -> None:
+    def put(self, record: object, give_way: Callable[[], object] = bool) -> None:
         """Keep one record; on a task's thread."""
         with self.arrived:
             self.records.append(record)
@@ -81,13 +80,13 @@ class JobHarness:
         status: JobStatus = self._job.status
         return status
 
-    def output(self, stream: DataStream) -> list[Any]:
+    def output(self, stream: DataStream) -> list[object]:
         """Return the records that have come out of a stream so far, in the order of their coming."""
         kept = self._kept_of(stream)
         with kept.arrived:
             return list(kept.records)
 
-    def wait_for(self, stream: DataStream, count: int, timeout_s: float = DEFAULT_TIMEOUT_S) -> list[Any]:
+    def wait_for(self, stream: DataStream, count: int, timeout_s: float = DEFAULT_TIMEOUT_S) -> list[object]:
         """Wait until so many records have come out of a stream; return all that have.
 
         Raises

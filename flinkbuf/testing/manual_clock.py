@@ -6,7 +6,6 @@ import heapq
 import itertools
 import threading
 from collections.abc import Callable
-from typing import Any
 
 
 class ManualClock:
@@ -39,13 +38,13 @@ class ManualClock:
         self._order = itertools.count()
         self._timers: list[tuple[int, int, ManualTimer]] = []
         self._lock = threading.Lock()
-        self._subscribers: list[Callable[[], Any]] = []
+        self._subscribers: list[Callable[[], object]] = []
 
     def now_ms(self) -> int:
         """Return the time in milliseconds."""
         return self._now_ms
 
-    def register_timer(self, timestamp_ms: int, callback: Callable[[int], Any]) -> ManualTimer:
+    def register_timer(self, timestamp_ms: int, callback: Callable[[int], object]) -> ManualTimer:
         """Have ``callback(timestamp_ms)`` called once the clock has passed `timestamp_ms`."""
         timer = ManualTimer(timestamp_ms, callback)
         heapq.heappush(self._timers, (timestamp_ms, next(self._order), timer))
@@ -65,7 +64,7 @@ class ManualClock:
         for tell in subscribers:
             tell()
 
-    def subscribe(self, callback: Callable[[], Any]) -> Callable[[], None]:
+    def subscribe(self, callback: Callable[[], object]) -> Callable[[], None]:
         """Have ``callback()`` called after each move, as running tasks do; returns what ends that. From any thread."""
         with self._lock:
             self._subscribers.append(callback)
@@ -85,7 +84,7 @@ class ManualClock:
 class ManualTimer:
     """A callback that waits."""
 
-    def __init__(self, timestamp_ms: int, callback: Callable[[int], Any]) -> None:
+    def __init__(self, timestamp_ms: int, callback: Callable[[int], object]) -> None:
         self.timestamp_ms = timestamp_ms
         self.callback = callback
         self.is_cancelled = False

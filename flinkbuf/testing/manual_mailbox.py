@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from threading import Condition
-from typing import Any
 
 _PATIENCE_S = 30  # for a mail of another thread, in a test
 
@@ -22,10 +21,10 @@ class ManualMailbox:
     """
 
     def __init__(self) -> None:
-        self._mails: deque[Callable[[], Any]] = deque()
+        self._mails: deque[Callable[[], object]] = deque()
         self._arrived = Condition()
 
-    def submit(self, mail: Callable[[], Any], description: str = "") -> None:
+    def submit(self, mail: Callable[[], object], description: str = "") -> None:
         """Keep a mail."""
         with self._arrived:
             self._mails.append(mail)

@@ -8,12 +8,13 @@ from typing import Any
 
 import cloudpickle
 
-from flinkbuf._core.operators.stream_operator import MAX_WATERMARK, NO_TIMESTAMP, Output, StreamOperator
+from flinkbuf._core.operators.stream_operator import MAX_WATERMARK, NO_TIMESTAMP, Input, Output, StreamOperator
 from flinkbuf.metrics import MetricGroup
 from flinkbuf.runtime.graph.transformation import OperatorTransformation
 from flinkbuf.streaming.chain.batch import BatchKeyedStateBackend
 from flinkbuf.streaming.chain.operator_config import ExecutionSettings, OperatorConfig, SortKey, TaskInfo
 from flinkbuf.streaming.chain.operator_setup import make_context
+from flinkbuf.streaming.chain.output_tag import OutputTag
 from flinkbuf.streaming.state.snapshot import OperatorSnapshot, redistribute
 from flinkbuf.testing.batch_records import BatchRecords, sort_keys_of
 from flinkbuf.testing.manual_clock import ManualClock
@@ -26,13 +27,13 @@ class CollectingOutput(Output):
     """Keeps what it is given: records, watermarks, statuses, markers, in order; side outputs by their tag."""
 
     def __init__(self) -> None:
-        self.elements: list[Any] = []
+        self.elements: list[object] = []
         self.side_elements: dict[str, list[StreamRecord]] = {}
 
-    def collect(self, value: Any, timestamp: int) -> None:
+    def collect(self, value: object, timestamp: int) -> None:
         self.elements.append(_record(value, timestamp))
 
-    def collect_side(self, tag_id: str, value: Any, timestamp: int) -> None:
+    def collect_side(self, tag_id: str, value: object, timestamp: int) -> None:
         self.side_elements.setdefault(tag_id, []).append(_record(value, timestamp))
 
     def emit_watermark(self, timestamp: int) -> None:
@@ -41,11 +42,11 @@ class CollectingOutput(Output):
     def emit_watermark_status(self, is_idle: bool) -> None:
         self.elements.append(WatermarkStatus.IDLE if is_idle else WatermarkStatus.ACTIVE)
 
-    def emit_latency_marker(self, marker: Any) -> None:
+    def emit_latency_marker(self, marker: object) -> None:
         self.elements.append(marker)
 
 
-def _record(value: Any, timestamp: int) -> StreamRecord:
+def _record(value: object, timestamp: int) -> StreamRecord:
     return StreamRecord(value, None if timestamp == NO_TIMESTAMP else timestamp)
 
 
@@ -130,7 +131,7 @@ class OperatorHarness:
         )
 
     @classmethod
-    def of(cls, stream: Any, **options: Any) -> OperatorHarness:
+    def of(cls, stream: object, **options: Any) -> OperatorHarness:
         """Run the last operator of a stream: what `map`, `process` or a window's `aggregate` returned.
 
         Parameters
@@ -179,7 +180,7 @@ class OperatorHarness:
         self.operator.initialize_state(self._restored)
         self.operator.open()
 
-    def process_element(self, value: Any, timestamp: int | None = None, input: int = 1) -> None:
+    def process_element(self, value: object, timestamp: int | None = None, input: int = 1) -> None:
         """Give the operator a record; `input` counts from 1."""
         target = self._input(input)
         if self._batch is not None and self._batch.is_sorted(input - 1):
@@ -187,7 +188,7 @@ class OperatorHarness:
             return
         target.process_element(value, NO_TIMESTAMP if timestamp is None else timestamp)
 
-    def process_elements(self, elements: Iterable[Any], input: int = 1) -> None:
+    def process_elements(self, elements: Iterable[object], input: int = 1) -> None:
         """Give the operator `StreamRecord`, `Watermark` and `WatermarkStatus` objects; anything else is a record."""
         for element in elements:
             if isinstance(element, Watermark):
@@ -281,26 +282,26 @@ class OperatorHarness:
         self.close()
 
     @property
-    def output(self) -> list[Any]:
+    def output(self) -> list[object]:
         """All that came out on the main output: `StreamRecord`, `Watermark`, `WatermarkStatus`, in order."""
         return self._output.elements
 
     @property
-    def output_values(self) -> list[Any]:
+    def output_values(self) -> list[object]:
         """The values of the records that came out on the main output."""
         return [element.value for element in self.output if isinstance(element, StreamRecord)]
 
-    def side_output(self, tag: Any) -> list[StreamRecord]:
+    def side_output(self, tag: OutputTag | str) -> list[StreamRecord]:
         """Return the records of a side output; `tag` is an `OutputTag` or its id."""
-        return self._output.side_elements.get(getattr(tag, "tag_id", tag), [])
+        return self._output.side_elements.get(tag if isinstance(tag, str) else tag.tag_id, [])
 
-    def take_output(self) -> list[Any]:
+    def take_output(self) -> list[object]:
         """Return what came out on the main output since the last call, and forget it."""
         elements = self._output.elements
         self._output.elements = []
         return elements
 
-    def _input(self, number: int) -> Any:
+    def _input(self, number: int) -> Input:
         self._check_open()
         inputs = self.operator.inputs
         if not 1 <= number <= len(inputs):

@@ -6,7 +6,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from flinkbuf._version import __version__
 from flinkbuf.runtime.picture.job_details import manager_json
@@ -138,7 +138,7 @@ def _full(manager: ManagerPicture, picture: JobPicture) -> Json:
     }
 
 
-def _hardware(managed: int, metrics: Mapping[str, Any]) -> Json:
+def _hardware(managed: int, metrics: Json) -> Json:
     limit = _memory_of(metrics)
     return {
         "cpuCores": os.cpu_count() or 1,
@@ -148,12 +148,12 @@ def _hardware(managed: int, metrics: Mapping[str, Any]) -> Json:
     }
 
 
-def _memory_of(metrics: Mapping[str, Any]) -> int:
+def _memory_of(metrics: Json) -> int:
     """What the process may have: all of its machine, unless somebody has set a limit."""
     return metrics.get("memory_limit_bytes") or metrics.get("machine_bytes") or 0
 
 
-def _memory_configuration(managed: int, metrics: Mapping[str, Any]) -> Json:
+def _memory_configuration(managed: int, metrics: Json) -> Json:
     names = "frameworkHeap taskHeap frameworkOffHeap taskOffHeap networkMemory managedMemory jvmMetaspace jvmOverhead"
     made = dict.fromkeys(names.split(), NONE)
     network = metrics.get("totalMemory", 0)
@@ -161,7 +161,7 @@ def _memory_configuration(managed: int, metrics: Mapping[str, Any]) -> Json:
     return made | {"managedMemory": managed, "networkMemory": network} | total
 
 
-def _memory(metrics: Mapping[str, Any]) -> Json:
+def _memory(metrics: Json) -> Json:
     """Flink's TaskManagerMetricsInfo: what the process holds stands for the heap, since Python has no other."""
     names = "nonHeapUsed nonHeapCommitted nonHeapMax directCount directUsed directMax mappedCount mappedUsed mappedMax"
     resident, limit = metrics.get("resident_bytes") or 0, metrics.get("memory_limit_bytes")

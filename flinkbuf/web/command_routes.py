@@ -9,13 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from typing import Any
 
 from flinkbuf.checkpoints.options import SnapshotKind
 from flinkbuf.runtime.protocol.failure import Failure
 from flinkbuf.web.job_routes import failure_cause
 from flinkbuf.web.router import FLAG, OPTIONAL_TEXT, TEXT, Answer, Cluster, HttpError, Json, Request, Router, whole
-from flinkbuf.web.served_job import ServedJob
+from flinkbuf.web.served_job import Operation, ServedJob
 
 router = Router()
 MODES = ("cancel", "stop")  # the second is of Flink's past; it answers that it is
@@ -131,7 +130,7 @@ def _trigger_id(request: Request, shape: str) -> str | None:
 
 
 def _accepted(
-    cluster: Cluster, parts: Mapping[str, str], trigger_id: str | None, begin: Callable[[], Future[Any]]
+    cluster: Cluster, parts: Mapping[str, str], trigger_id: str | None, begin: Callable[[], Operation]
 ) -> Answer:
     """Begin it, unless that id was begun with already: who heard no answer may ask twice."""
     if trigger_id is None or cluster.operations.find(parts["jobid"], trigger_id) is None:

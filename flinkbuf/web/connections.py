@@ -12,7 +12,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import cast
 
 from flinkbuf.web.peers import is_loopback, user_of
 
@@ -59,13 +59,13 @@ class Connections:
     def __init__(self, make: Callable[[], asyncio.Protocol], limits: ConnectionLimits) -> None:
         self._make = make
         self.limits = limits
-        self.open: dict[Any, HttpConnection] = {}  # by transport
+        self.open: dict[object, HttpConnection] = {}  # by transport
 
     def __call__(self) -> asyncio.Protocol:
         """Return the protocol of one that comes."""
         return HttpConnection(self)
 
-    def of(self, transport: Any) -> HttpConnection | None:
+    def of(self, transport: object) -> HttpConnection | None:
         """Return the one that has this transport; None: it is gone."""
         return self.open.get(transport)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from flinkbuf._version import __version__
 from flinkbuf.errors import CorruptDataError
@@ -146,19 +146,19 @@ def plan(history: JobHistory, request: Request, parts: Mapping[str, str]) -> Jso
 
 
 @router.route("GET", "/jobs/:jobid/exceptions")
-def exceptions(history: JobHistory, request: Request, parts: Mapping[str, str]) -> Any:
+def exceptions(history: JobHistory, request: Request, parts: Mapping[str, str]) -> Json:
     """What failed in it."""
     return _part(history, parts, "exceptions")
 
 
 @router.route("GET", "/jobs/:jobid/checkpoints")
-def checkpoints(history: JobHistory, request: Request, parts: Mapping[str, str]) -> Any:
+def checkpoints(history: JobHistory, request: Request, parts: Mapping[str, str]) -> Json:
     """Its checkpoints."""
     return _part(history, parts, "checkpoints")
 
 
 @router.route("GET", "/jobs/:jobid/accumulators")
-def accumulators(history: JobHistory, request: Request, parts: Mapping[str, str]) -> Any:
+def accumulators(history: JobHistory, request: Request, parts: Mapping[str, str]) -> Json:
     """What its functions have added up."""
     return _part(history, parts, "accumulators")
 
@@ -166,8 +166,7 @@ def accumulators(history: JobHistory, request: Request, parts: Mapping[str, str]
 @router.route("GET", "/jobs/:jobid/picture")
 def picture(history: JobHistory, request: Request, parts: Mapping[str, str]) -> Json:
     """Its last picture."""
-    made: Json = _part(history, parts, "picture")
-    return made | {"can-command": False, "is-archived": True}
+    return _part(history, parts, "picture") | {"can-command": False, "is-archived": True}
 
 
 @router.route("GET", "/picture")
@@ -186,7 +185,7 @@ def flame_graph(history: JobHistory, request: Request, parts: Mapping[str, str])
     return dict(TERMINATED)
 
 
-def _part(history: JobHistory, parts: Mapping[str, str], name: str) -> Any:
+def _part(history: JobHistory, parts: Mapping[str, str], name: str) -> Json:
     found = history.job(parts["jobid"]).get(name)
     if found is None:
         raise HttpError(404, f"The archive of job {parts['jobid']} has no {name}.")

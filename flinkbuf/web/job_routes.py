@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from typing import Any
 
 from flinkbuf.runtime.checkpoint.checkpoint_statistics import CheckpointStatistics, quantiles
 from flinkbuf.runtime.picture.job_details import (
@@ -18,6 +17,7 @@ from flinkbuf.runtime.picture.job_details import (
 )
 from flinkbuf.runtime.picture.job_picture import JobPicture
 from flinkbuf.runtime.picture.page_picture import ROWS, ROWS_MAX, page_picture
+from flinkbuf.runtime.protocol.failure import Failure
 from flinkbuf.runtime.protocol.job_status import JobStatus
 from flinkbuf.runtime.scheduler.execution_state import ExecutionState
 from flinkbuf.web.router import TEXTS, Cluster, HttpError, Json, Request, Router, whole
@@ -191,7 +191,7 @@ _APPLICATION_STATUS = {
 }
 
 
-def failure_cause(failure: Any) -> Json:
+def failure_cause(failure: Failure) -> Json:
     """Return a failure in the shape of Flink's SerializedThrowable; nothing is serialized here."""
     text = failure.traceback or f"{failure.type_name}: {failure.message}"
     return {"class": failure.type_name, "stack-trace": text, "serialized-throwable": ""}
@@ -270,14 +270,8 @@ def checkpoint_subtasks(cluster: Cluster, request: Request, parts: Mapping[str, 
 
 
 def _summary(subtasks: list[Json]) -> Json:
-    def over(*path: str) -> Json:
-        values = []
-        for each in subtasks:
-            value: Any = each
-            for name in path:
-                value = value[name]
-            values.append(value)
-        return quantiles(values)
+    def over(name: str, part: str | None = None) -> Json:
+        return quantiles([each[name] if part is None else each[name][part] for each in subtasks])
 
     return {
         "checkpointed_size": over("checkpointed_size"),

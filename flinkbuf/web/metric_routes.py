@@ -10,7 +10,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from functools import wraps
-from typing import Any, Final
+from typing import Final
 
 from flinkbuf.runtime.picture.metric_names import job_metrics, manager_metrics, task_metrics
 from flinkbuf.web.cluster_routes import manager_of
@@ -21,10 +21,9 @@ from flinkbuf.web.vertex_routes import VERTEX, subtask_of
 router = Router()
 _NAMED = {"get": TEXTS}
 _AGGREGATED = {"get": TEXTS, "agg": TEXTS}
-Values = Mapping[str, Any]
 
 
-def flat(metrics: Values) -> dict[str, Any]:
+def flat(metrics: Json) -> Json:
     """Return metrics with each number of a histogram under a name of its own.
 
     Examples
@@ -32,7 +31,7 @@ def flat(metrics: Values) -> dict[str, Any]:
     >>> flat({"seen": 1, "size": {"count": 2, "p99": 7.0}})
     {'seen': 1, 'size_count': 2, 'size_p99': 7.0}
     """
-    made: dict[str, Any] = {}
+    made: Json = {}
     for name, value in metrics.items():
         if isinstance(value, Mapping):
             made.update({f"{name}_{part}": each for part, each in value.items()})
@@ -41,7 +40,7 @@ def flat(metrics: Values) -> dict[str, Any]:
     return made
 
 
-def _listed(metrics: Values, request: Request) -> list[Json]:
+def _listed(metrics: Json, request: Request) -> list[Json]:
     """Names; with ``get=…`` those, each with its value as text."""
     known, wanted = flat(metrics), request.several("get")
     if wanted is None:
@@ -52,7 +51,7 @@ def _listed(metrics: Values, request: Request) -> list[Json]:
 MetricsHandler = Callable[[Cluster, Request, Mapping[str, str]], list[Json]]
 
 
-def _route(path: str, query: Mapping[str, Any] = _NAMED) -> Callable[[MetricsHandler], MetricsHandler]:
+def _route(path: str, query: Mapping[str, Mapping[str, object]] = _NAMED) -> Callable[[MetricsHandler], MetricsHandler]:
     """As `router.route`, but what is not there has no metrics."""
 
     def note(handler: MetricsHandler) -> MetricsHandler:
@@ -81,7 +80,7 @@ def of_job(cluster: Cluster, request: Request, parts: Mapping[str, str]) -> list
 def of_vertex(cluster: Cluster, request: Request, parts: Mapping[str, str]) -> list[Json]:
     """Of all subtasks of a vertex, each name with the subtask before it: ``0.numRecordsIn``."""
     _, found = cluster.vertex(parts)
-    made: dict[str, Any] = {}
+    made: Json = {}
     for subtask in found.subtasks:
         made |= {f"{subtask.index}.{name}": value for name, value in task_metrics(subtask.current).items()}
     return _listed(made, request)
@@ -131,7 +130,7 @@ _AGGREGATIONS: Final[dict[str, Callable[[list[float]], float]]] = {
 }
 
 
-def _aggregated(all_metrics: Iterable[Values], request: Request) -> list[Json]:
+def _aggregated(all_metrics: Iterable[Json], request: Request) -> list[Json]:
     """Names that any of them has; with ``get=…`` what these come to, by ``agg=min,max,avg,sum,skew``."""
     known, wanted = [flat(metrics) for metrics in all_metrics], request.several("get")
     if wanted is None:
@@ -148,7 +147,7 @@ def _aggregated(all_metrics: Iterable[Values], request: Request) -> list[Json]:
     return made
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: object) -> bool:
     if isinstance(value, int) and not isinstance(value, bool):
         return abs(value) <= sys.float_info.max  # a larger one has no float
     return isinstance(value, float)

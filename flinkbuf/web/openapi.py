@@ -28,7 +28,7 @@ def description_of(router: Router) -> Json:
     >>> made["summary"], [(each["name"], each["in"]) for each in made["parameters"]]
     ('Where it is.', [('jobid', 'path'), ('limit', 'query')])
     """
-    paths: Json = {}
+    paths: dict[str, Json] = {}
     for route in sorted(router.routes, key=lambda each: (each.path, each.method)):
         paths.setdefault(re.sub(":([a-z]+)", r"{\1}", route.path), {})[route.method.lower()] = _operation(route)
     return {

@@ -13,7 +13,7 @@ import ipaddress
 import os
 import socket
 import struct
-from typing import Any, Final
+from typing import Final
 
 UNKNOWN_USER: Final = 65_534  # stands for all users that have no number in this container
 
@@ -47,7 +47,7 @@ def is_loopback(host: str) -> bool:
     return (mapped or address).is_loopback
 
 
-def user_of(client: tuple[Any, ...], server: tuple[Any, ...]) -> int | None:
+def user_of(client: tuple[object, ...], server: tuple[object, ...]) -> int | None:
     """Return the number of the user whose socket is at the other end; None: the system does not say it.
 
     Parameters
@@ -55,7 +55,7 @@ def user_of(client: tuple[Any, ...], server: tuple[Any, ...]) -> int | None:
     client, server : tuple
         Addresses of both ends, as sockets give them.
     """
-    family = socket.AF_INET6 if ":" in client[0] else socket.AF_INET
+    family = socket.AF_INET6 if ":" in str(client[0]) else socket.AF_INET
     addresses = (socket.inet_pton(family, str(each[0]).partition("%")[0]).ljust(16, b"\0") for each in (client, server))
     question = _QUESTION.pack(family, socket.IPPROTO_TCP, 0, 0xFFFFFFFF)
     question += _PORTS.pack(client[1], server[1], *addresses) + _ANY_INTERFACE_AND_COOKIE

@@ -6,8 +6,7 @@ task manager is asked, and answers over its control connection.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
 
 from flinkbuf.runtime.manager.task_log import logged
 from flinkbuf.runtime.manager.thread_dump import thread_dump
@@ -42,7 +41,7 @@ def threads_of_manager(cluster: Cluster, request: Request, parts: Mapping[str, s
     return _asked(cluster, parts, "thread-dump", lambda said: said)
 
 
-def _asked(cluster: Cluster, parts: Mapping[str, str], subject: str, make: Any) -> Later:
+def _asked(cluster: Cluster, parts: Mapping[str, str], subject: str, make: Callable[..., object]) -> Later:
     manager, picture = manager_of(cluster, parts)
     try:
         future = cluster.jobs[picture.job_id].inspect_manager(manager.id, subject)

@@ -11,11 +11,12 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 from flinkbuf.log import logger
 from flinkbuf.runtime.picture.job_picture import JobPicture
 from flinkbuf.runtime.picture.metric_names import NamedMetric, all_metrics
+from flinkbuf.runtime.protocol.messages import Json
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 SAID_MAX: Final = 1_000  # families of which it was said that something is left out
@@ -134,7 +135,7 @@ def _family_name(metric: NamedMetric) -> str:
     return _UNFIT.sub("_", f"flink_{metric.scope}_{name}")
 
 
-def _summary_lines(name: str, labels: str, value: Mapping[str, Any]) -> Iterator[str]:
+def _summary_lines(name: str, labels: str, value: Json) -> Iterator[str]:
     opened = labels[:-1] + "," if labels else "{"
     for part, quantile in _QUANTILES.items():
         if (number := number_text(value.get(part))) is not None:
@@ -143,7 +144,7 @@ def _summary_lines(name: str, labels: str, value: Mapping[str, Any]) -> Iterator
         yield f"{name}_count{labels} {count}"
 
 
-def number_text(value: Any) -> str | None:
+def number_text(value: object) -> str | None:
     """Return a number as Prometheus reads it; None for what is none.
 
     Examples

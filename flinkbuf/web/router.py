@@ -11,12 +11,15 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Final
+from typing import Final, TypeVar
 
 from flinkbuf.runtime.picture.job_picture import JobPicture, VertexPicture
+from flinkbuf.runtime.protocol.messages import Json
 from flinkbuf.web.served_job import Operations, ServedJob
 
-Json = dict[str, Any]
+T = TypeVar("T")
+
+
 VERSION: Final = "v1"  # the only one; Flink's own clients set it before each path
 METHODS: Final = ("GET", "POST", "PATCH", "PUT", "DELETE")
 
@@ -75,7 +78,7 @@ class Request:
             raise HttpError(400, f'Cannot resolve query parameter ({name}) from value "{text[:80]}".')
         return int(text)
 
-    def field(self, name: str, kind: type, shape: str) -> Any:
+    def field(self, name: str, kind: type[T], shape: str) -> T | None:
         """Return a field of the body; None where it is missing or null."""
         value = self.body.get(name)
         if value is not None and not isinstance(value, kind):
@@ -87,7 +90,7 @@ class Request:
 class Answer:
     """What comes back: `body` becomes JSON, unless it is text."""
 
-    body: Any
+    body: object
     status: int = 200
     content_type: str = "application/json; charset=UTF-8"
 
@@ -96,8 +99,8 @@ class Answer:
 class Later:
     """An answer that somebody else is asked for first: `make` gives it, or its body, from what he says."""
 
-    future: Future[Any]
-    make: Callable[[Any], Any]
+    future: Future[Json]
+    make: Callable[..., object]
 
 
 @dataclass
@@ -129,9 +132,9 @@ class Cluster:
         raise HttpError(404, f"JobVertex {parts['vertexid']} not found")
 
 
-Handler = Callable[
-    [Any, Request, Mapping[str, str]], Any
-]  # of a Cluster or JobHistory; gives an Answer, its body, or Later
+Handler = Callable[..., object]  # of a Cluster or JobHistory; gives an Answer, its body, or Later
+
+H = TypeVar("H", bound=Handler)
 
 # What stands for a part of a path, and what it may be.
 PARTS: Final = {
@@ -146,10 +149,10 @@ PARTS: Final = {
 
 
 # What a query or a body may hold, for the description of the API.
-TEXT: Final[Mapping[str, Any]] = {"type": "string"}
-TEXTS: Final[Mapping[str, Any]] = {"type": "array", "items": TEXT}
-FLAG: Final[Mapping[str, Any]] = {"type": "boolean", "nullable": True}
-OPTIONAL_TEXT: Final[Mapping[str, Any]] = {"type": "string", "nullable": True}
+TEXT: Final[Mapping[str, object]] = {"type": "string"}
+TEXTS: Final[Mapping[str, object]] = {"type": "array", "items": TEXT}
+FLAG: Final[Mapping[str, object]] = {"type": "boolean", "nullable": True}
+OPTIONAL_TEXT: Final[Mapping[str, object]] = {"type": "string", "nullable": True}
 
 
 def whole(least: int, most: int) -> Json:
@@ -178,8 +181,8 @@ class Route:
     method: str
     path: str
     handler: Handler
-    query: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    body: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    query: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
+    body: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
     required: tuple[str, ...] = ()
 
     @cached_property
@@ -212,13 +215,13 @@ content_type='application/json; charset=UTF-8')
         method: str,
         path: str,
         *,
-        query: Mapping[str, Mapping[str, Any]] | None = None,
-        body: Mapping[str, Mapping[str, Any]] | None = None,
+        query: Mapping[str, Mapping[str, object]] | None = None,
+        body: Mapping[str, Mapping[str, object]] | None = None,
         required: tuple[str, ...] = (),
-    ) -> Callable[[Handler], Handler]:
+    ) -> Callable[[H], H]:
         """Return what notes the function below it as the one that answers."""
 
-        def note(handler: Handler) -> Handler:
+        def note(handler: H) -> H:
             self.routes.append(Route(method, path, handler, query or {}, body or {}, required))
             return handler
 
@@ -233,7 +236,7 @@ content_type='application/json; charset=UTF-8')
         """Answer also what another one answers."""
         self.routes += other.routes
 
-    def answer(self, cluster: Any, request: Request) -> Answer | Later:
+    def answer(self, cluster: object, request: Request) -> Answer | Later:
         """Return the answer to a request; an error is one, too."""
         try:
             handler, parts = self._find(request)

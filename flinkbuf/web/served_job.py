@@ -8,11 +8,16 @@ import uuid
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from flinkbuf.checkpoints.options import SnapshotKind
 from flinkbuf.runtime.picture.job_picture import JobPicture
 from flinkbuf.runtime.protocol.flame_tree import TERMINATED
+from flinkbuf.runtime.protocol.messages import Json
+
+if TYPE_CHECKING:
+    from flinkbuf.runtime.driver.rescalable_job import RescalableJob
+    from flinkbuf.runtime.driver.running_job import RunningJob
 
 OPERATIONS_MAX: Final = 100  # that are remembered
 LINGER_MS: Final = 60_000
@@ -20,6 +25,9 @@ LOOKING_S: Final = (
     120.0  # before its end: who has asked about it since then still looks; a hidden page does so once a minute
 )
 SHOWN_S: Final = 1.5  # after somebody has seen the end: others, who ask every second, have, too
+
+
+Operation = Future[str] | Future[int]
 
 
 class ServedJob:
@@ -48,15 +56,15 @@ class ServedJob:
 
     def __init__(
         self,
-        job: Any,
+        job: RunningJob | RescalableJob,
         configuration: Mapping[str, str] | None = None,
-        rescale: Callable[[int], Future[Any]] | None = None,
+        rescale: Callable[[int], Future[str]] | None = None,
         *,
         job_parameters: Mapping[str, str] | None = None,
         linger_ms: int = LINGER_MS,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._job = job
+        self._job: RunningJob | RescalableJob | None = job
         self._linger_s = linger_ms / 1_000
         self._clock = clock
         self._looked_s: float | None = None  # when somebody has last asked about it while it ran
@@ -71,8 +79,10 @@ class ServedJob:
     def picture(self) -> JobPicture:
         """The newest one."""
         job, last = self._job, self._last
-        picture: JobPicture = job.picture if last is None else last
-        return picture
+        if last is not None:
+            return last
+        assert job is not None
+        return job.picture
 
     @property
     def is_over(self) -> bool:
@@ -81,7 +91,7 @@ class ServedJob:
 
     def end(self) -> None:
         """Keep the last picture, and nothing else of the job."""
-        self._last = self._job.picture
+        self._last = self.picture
         self._job = self.rescale = None
         self._ended_s = self._clock()
 
@@ -110,19 +120,17 @@ class ServedJob:
             until_s = min(until_s, self._seen_s + SHOWN_S)
         return max(0.0, until_s - self._clock())
 
-    def flame_graph(self, vertex_id: str, subtask: int | None, kind: str) -> dict[str, Any]:
+    def flame_graph(self, vertex_id: str, subtask: int | None, kind: str) -> Json:
         """Return what the threads of a task do, in Flink's shape; see `RunningJob.flame_graph`."""
         job = self._job
-        graph: dict[str, Any] = dict(TERMINATED) if job is None else job.flame_graph(vertex_id, subtask, kind)
-        return graph
+        return dict(TERMINATED) if job is None else job.flame_graph(vertex_id, subtask, kind)
 
-    def inspect_manager(self, manager_id: str, subject: str) -> Future[dict[str, Any]]:
+    def inspect_manager(self, manager_id: str, subject: str) -> Future[Json]:
         """Ask a task manager about its process, see `RunningJob.inspect_manager`."""
         job = self._job
         if job is None:
             raise RuntimeError(f"job {self.picture.job_id} has ended")
-        future: Future[dict[str, Any]] = job.inspect_manager(manager_id, subject)
-        return future
+        return job.inspect_manager(manager_id, subject)
 
     def cancel(self) -> None:
         """Have it end. Nothing happens to one that is over."""
@@ -135,16 +143,14 @@ class ServedJob:
         job = self._job
         if job is None:
             raise RuntimeError(f"job {self.picture.job_id} has ended")
-        future: Future[str] = job.trigger_savepoint(directory, kind)
-        return future
+        return job.trigger_savepoint(directory, kind)
 
     def trigger_checkpoint(self, kind: SnapshotKind) -> Future[int]:
         """Have a checkpoint taken now; the future gives its number."""
         job = self._job
         if job is None:
             raise RuntimeError(f"job {self.picture.job_id} has ended")
-        future: Future[int] = job.trigger_checkpoint(kind)
-        return future
+        return job.trigger_checkpoint(kind)
 
 
 class Operations:
@@ -161,10 +167,10 @@ class Operations:
     """
 
     def __init__(self) -> None:
-        self._futures: OrderedDict[tuple[str, str], Future[Any]] = OrderedDict()
+        self._futures: OrderedDict[tuple[str, str], Operation] = OrderedDict()
         self._lock = threading.Lock()
 
-    def add(self, job_id: str, future: Future[Any], trigger_id: str | None = None) -> str:
+    def add(self, job_id: str, future: Operation, trigger_id: str | None = None) -> str:
         """Remember one; returns its id: `trigger_id`, if that was given, else a new one."""
         trigger_id = trigger_id or uuid.uuid4().hex
         with self._lock:
@@ -173,7 +179,7 @@ class Operations:
                 self._futures.popitem(last=False)
         return trigger_id
 
-    def find(self, job_id: str, trigger_id: str) -> Future[Any] | None:
+    def find(self, job_id: str, trigger_id: str) -> Operation | None:
         """Return one; None: it was never begun, or is forgotten."""
         with self._lock:
             return self._futures.get((job_id, trigger_id))

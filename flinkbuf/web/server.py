@@ -28,7 +28,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 from urllib.parse import quote
 
 from aiohttp import web
@@ -73,7 +73,7 @@ class _ServerLogger(logging.Logger):
         self._unreadable = unreadable
         self._failed = failed
 
-    def exception(self, msg: object, *args: object, exc_info: Any = True, **more: Any) -> None:
+    def exception(self, msg: object, *args: object, exc_info: object = True, **more: object) -> None:
         """Say it, unless the like of it was just said."""
         if isinstance(exc_info, HttpProcessingError):
             first = str(exc_info.message).strip().partition("\n")[0]
@@ -422,7 +422,7 @@ def _is_static(path: str) -> bool:
     return path == "/" or path.startswith("/static/")
 
 
-async def _body_of(request: web.Request) -> dict[str, Any] | Answer:
+async def _body_of(request: web.Request) -> dict[str, object] | Answer:
     try:
         text = await asyncio.wait_for(request.text(), REQUEST_S)
         body = json.loads(text) if text.strip() else {}
@@ -440,7 +440,7 @@ def _response(made: Answer) -> web.Response:
     return web.Response(body=text.encode(), status=made.status, headers={"Content-Type": made.content_type})
 
 
-def pieces_of(value: Any, depth: int = 4) -> Iterator[str]:
+def pieces_of(value: object, depth: int = 4) -> Iterator[str]:
     """Yield a value as JSON in pieces: the encoder holds the GIL, between two of them other threads have their turn.
 
     Examples
@@ -468,7 +468,7 @@ def pieces_of(value: Any, depth: int = 4) -> Iterator[str]:
         yield _encode(value)
 
 
-def _count(value: Any, most: int) -> int:
+def _count(value: object, most: int) -> int:
     """How many values are in it, itself too; not much further than `most`."""
     if not isinstance(value, (dict, list)):
         return 1

@@ -17,16 +17,18 @@ import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from flinkbuf.log import logger
 from flinkbuf.web.json_lines import JsonLinesReporter
 from flinkbuf.web.served_job import LINGER_MS, ServedJob
 
 if TYPE_CHECKING:
+    from flinkbuf.runtime.driver.rescalable_job import RescalableJob
+    from flinkbuf.runtime.driver.running_job import RunningJob
     from flinkbuf.web.server import JobServer
 
-_servers: dict[tuple[Any, ...], JobServer] = {}
+_servers: dict[tuple[object, ...], JobServer] = {}
 _said: set[type[BaseException]] = set()  # why there is no page; a program may run many jobs
 _lock = threading.Lock()
 QUIET_S = 2.0  # a page that is open has asked by then; only a longer wait is spoken of
@@ -122,10 +124,10 @@ def check(config: WebConfig) -> WebConfig:
 
 
 def serve(
-    job: Any,
+    job: RunningJob | RescalableJob,
     config: WebConfig,
     configuration: Mapping[str, str] | None = None,
-    rescale: Callable[[int], Future[Any]] | None = None,
+    rescale: Callable[[int], Future[str]] | None = None,
     job_parameters: Mapping[str, str] | None = None,
 ) -> Served:
     """Serve a job that begins now; what is given of its settings has no secrets. Raises what `check` raises."""
@@ -147,7 +149,11 @@ def serve(
 
 
 def serve_and_say(
-    job: Any, config: WebConfig, configuration: Mapping[str, str], job_parameters: Mapping[str, str], to: TextIO | None
+    job: RunningJob | RescalableJob,
+    config: WebConfig,
+    configuration: Mapping[str, str],
+    job_parameters: Mapping[str, str],
+    to: TextIO | None,
 ) -> Served:
     """Serve a job that begins now, and say where it can be looked at; raises what `check` raises."""
     served = serve(job, config, configuration, getattr(job, "rescale", None), job_parameters)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from hashlib import blake2b
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from flinkbuf.checkpoints.failure_reason import CheckpointFailureReason
 from flinkbuf.checkpoints.options import SnapshotKind
@@ -22,6 +22,7 @@ from flinkbuf.runtime.checkpoint.checkpoint_statistics import CheckpointTracker
 from flinkbuf.runtime.checkpoint.completed_checkpoints import CompletedCheckpoint, CompletedCheckpoints
 from flinkbuf.runtime.checkpoint.ends_of_data import EndsOfData
 from flinkbuf.runtime.checkpoint.pending_checkpoint import PendingCheckpoint, Stage, UnionStateError
+from flinkbuf.runtime.graph.job_plan import JobPlan
 from flinkbuf.runtime.protocol.failure import Failure
 from flinkbuf.runtime.protocol.job_status import JobStatus
 from flinkbuf.runtime.protocol.messages import (
@@ -124,7 +125,7 @@ class CheckpointCoordinator:
             self._next_id = max(self._next_id, initial.metadata.checkpoint_id + 1)
 
     @property
-    def _plan(self) -> Any:
+    def _plan(self) -> JobPlan:
         return self._graph.plan
 
     @property
@@ -163,7 +164,8 @@ class CheckpointCoordinator:
         elif self._stop is not None:
             refusal = "the job is being stopped with a savepoint"
         else:
-            request = self._request(
+            request = CheckpointRequest(
+                self._next_request(),
                 now_ms,
                 kind=kind,
                 is_forced=kind.is_savepoint and not self.config.is_unaligned,
@@ -185,9 +187,9 @@ class CheckpointCoordinator:
             if not pending.kind.is_savepoint and pending.stage is not Stage.STORING:
                 self._abort(pending, _Reason.CHECKPOINT_COORDINATOR_SUSPEND, now_ms)
 
-    def _request(self, now_ms: int, **fields: Any) -> CheckpointRequest:
+    def _next_request(self) -> int:
         self._request_count += 1
-        return CheckpointRequest(self._request_count, now_ms, **fields)
+        return self._request_count
 
     def _submit(self, request: CheckpointRequest) -> None:
         dropped = self._requests.add(request)
@@ -201,7 +203,7 @@ class CheckpointCoordinator:
 
     def _last_checkpoint(self, now_ms: int) -> None:
         if self._ends.is_all and self._periodic_ms is not None:
-            self._submit(self._request(now_ms))
+            self._submit(CheckpointRequest(self._next_request(), now_ms))
 
     def task_finished(self, execution: Execution, now_ms: int) -> None:
         """Note that a task has ended: checkpoints that wait for its answer are aborted."""
@@ -222,7 +224,7 @@ class CheckpointCoordinator:
         if due_ms is not None and due_ms <= now_ms:
             next_ms = due_ms + self.config.period_ms
             self._periodic_ms = next_ms if next_ms > now_ms else now_ms + self.config.period_ms
-            self._submit(self._request(now_ms, is_periodic=True))
+            self._submit(CheckpointRequest(self._next_request(), now_ms, is_periodic=True))
 
     def _expired(self, pending: PendingCheckpoint, now_ms: int) -> None:
         """Abort a checkpoint that takes too long; of one that is being stored the storage decides whether it counts."""
@@ -505,7 +507,7 @@ class CheckpointCoordinator:
                 self._abort(pending, _Reason.CHECKPOINT_COORDINATOR_SHUTDOWN, now_ms)
         self._discard(self.store.end(status))
 
-    def details(self, now_ms: int) -> dict[str, Any]:
+    def details(self, now_ms: int) -> dict[str, object]:
         """Return what there is to see of checkpoints."""
         return self.tracker.as_json(now_ms)
 

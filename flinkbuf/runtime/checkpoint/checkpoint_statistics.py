@@ -8,17 +8,17 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Final
 
 from flinkbuf.checkpoints.handles import SubtaskState
 from flinkbuf.checkpoints.options import CheckpointMetrics
 from flinkbuf.runtime.checkpoint.checkpoint_config import CheckpointCoordinatorConfig
 from flinkbuf.runtime.checkpoint.pending_checkpoint import PendingCheckpoint
 from flinkbuf.runtime.protocol.deployment import AttemptId
+from flinkbuf.runtime.protocol.messages import Json
 from flinkbuf.runtime.scheduler.execution_graph import Execution
 from flinkbuf.runtime.scheduler.master_actions import CheckpointRecord
 
-Json = dict[str, Any]
 UNKNOWN: Final = -1
 SAMPLES: Final = 1_000  # of complete checkpoints that quantiles are made of
 QUANTILES: Final = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99, "p999": 0.999}

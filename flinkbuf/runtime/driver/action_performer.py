@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from flinkbuf.control.secure_link import MessageTooLargeError
 from flinkbuf.log import logger
@@ -87,9 +87,9 @@ class ActionPerformer:
         if connection is not None:
             connection.send(message)
 
-    def perform(self, action: Any) -> None:
+    def perform(self, action: object) -> None:
         """Perform one action; its results come back to the job as stimuli."""
-        perform: Any = self._PERFORM.get(type(action))
+        perform = self._PERFORM.get(type(action))
         if perform is None:
             raise TypeError(f"a job master does not ask for {action!r}")
         perform(self, action)
@@ -171,7 +171,7 @@ class ActionPerformer:
     def _tell_coordinator(self, action: TellCoordinator) -> None:
         self._coordinators.tell(action.attempt, action.operator_id, action.payload)
 
-    _PERFORM: Final = {
+    _PERFORM: Final[dict[type, Callable[..., None]]] = {
         StartManagers: _start_managers,
         SendTo: _send_to,
         StopManager: _stop_manager,

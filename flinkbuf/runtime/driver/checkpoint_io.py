@@ -8,6 +8,7 @@ of the storage decides whether it counts. Flink: CheckpointsCleaner, the executo
 
 from __future__ import annotations
 
+import queue
 import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
@@ -68,7 +69,9 @@ class CheckpointIo:
         self._noting: set[int] = set()  # checkpoints in writing that another program may find, or will soon
         self._withdrawn: set[int] = set()  # checkpoints in writing that were reported as failed
         self._unwanted: dict[int, DiscardState] = {}  # by checkpoint in writing: files to delete when it is written
-        self._discards = self._threads.queue()  # of DiscardState, Callable, and None at the end
+        self._discards: queue.SimpleQueue[DiscardState | Callable[[], None] | None] = (
+            self._threads.queue()
+        )  # of DiscardState, Callable, and None at the end
         self._discarder: threading.Thread | None = None
 
     # ---- the job's thread

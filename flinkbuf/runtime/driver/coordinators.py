@@ -10,7 +10,7 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final
+from typing import Final
 
 import cloudpickle
 
@@ -217,7 +217,7 @@ class _Source:
         self._newest: dict[int, int] = {}  # attempt number by subtask: older ones are not heard
         self._lock = threading.Lock()  # of the coordinator's reference: its own thread may fail, too
 
-    def start(self, clock: Clock, store: CoordinatorStore, state: Any = None) -> None:
+    def start(self, clock: Clock, store: CoordinatorStore, state: object = None) -> None:
         """Make a coordinator, from the state of another one if there is some; what it raises says where."""
         create = self._operator.factory.create_coordinator  # type: ignore[attr-defined]
         made: list[SourceCoordinator] = []
@@ -366,7 +366,7 @@ class _AttemptGateway:
         self._waiting: list[tuple[int, bytes]] = []  # each with the checkpoint that it waits for
         self._is_closed = False
 
-    def send(self, event: Any) -> None:
+    def send(self, event: object) -> None:
         """Send an event to this attempt; a later attempt never gets it."""
         payload = encode_event(event)
         with self._lock:

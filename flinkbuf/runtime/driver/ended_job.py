@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
-from typing import Any
 
 from flinkbuf.checkpoints.options import SnapshotKind
+from flinkbuf.control.message_codec import Json
 from flinkbuf.log import logger
 from flinkbuf.runtime.driver.job_result import JobResult
 from flinkbuf.runtime.driver.savepoint_requests import SavepointError
@@ -42,6 +42,7 @@ class EndedJob:
         self.net_runtime_ms = result.net_runtime_ms
         self.status = JobStatus.__members__.get(result.status, JobStatus.FAILED)
         self.has_ended = True
+        self.why_suspended = ""
         self.exception: BaseException | None = None
         self._result = result
         self._on_end = list(on_end)
@@ -73,11 +74,11 @@ class EndedJob:
     def cancel(self) -> None:
         """Do nothing."""
 
-    def accumulators(self) -> dict[str, Any]:
+    def accumulators(self) -> dict[str, object]:
         """Return the accumulators noted at the end of the job."""
         return results_of(self._result.accumulators or {})
 
-    def details(self) -> dict[str, Any]:
+    def details(self) -> Json:
         """Return the noted details of the job."""
         return {
             "jid": self.job_id,

@@ -19,11 +19,12 @@ import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO
 
 from flinkbuf.private_files import make_private_directories
 from flinkbuf.runtime.driver.archives import unpack
 from flinkbuf.runtime.driver.job_directory import JobDirectory
+from flinkbuf.runtime.manager.job_bundle import JobBundle
 from flinkbuf.streaming.sources.file_split import local_path
 
 WORK = "work"  # within the directory of a job: what functions work in
@@ -112,7 +113,7 @@ class JobFiles:
         self._directory: JobDirectory | None = None
         self._lock = threading.Lock()
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         """Elsewhere it is the same list of files, of which nothing is unpacked yet."""
         return JobFiles, (self.python_files, self.archives, self.cached_files)
 
@@ -200,7 +201,7 @@ class ShippedFiles:
     cached_files: tuple[tuple[str, str, bool, bool], ...] = ()  # name, shipped name, was a directory, is executable
 
     @contextlib.contextmanager
-    def entered(self, bundle: Any, directory: str) -> Iterator[Any]:
+    def entered(self, bundle: JobBundle, directory: str) -> Iterator[JobBundle]:
         """Let functions in this process find the files, until the end of the block.
 
         Modules can be imported, the working directory has the archives (if there are any), and the bundle that is
@@ -295,7 +296,7 @@ def _content_named(path: str, directory: Path) -> Path:
     return named
 
 
-def _zip(source: Path, file: Any) -> None:
+def _zip(source: Path, file: IO[bytes]) -> None:
     """Zip a directory, the same bytes for the same content: times of files are left out."""
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as zipped:
         for each in sorted(source.rglob("*")):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass
-from typing import Any
 
 from flinkbuf.errors import CorruptDataError
 from flinkbuf.runtime.protocol.failure import Failure
@@ -24,7 +23,7 @@ class JobResult:
     job_id: str
     status: str  # a JobStatus by name
     net_runtime_ms: int = 0
-    accumulators: dict[str, Any] | None = None  # as `merge_accumulators` returns them
+    accumulators: dict[str, object] | None = None  # as `merge_accumulators` returns them
     failure: Failure | None = None
 
     def to_text(self) -> str:
@@ -45,7 +44,7 @@ class JobResult:
             raise CorruptDataError(f"this is not the result of a job: {text[:80]!r}: {error}") from error
 
 
-def _plain(failure: Failure) -> dict[str, Any]:
+def _plain(failure: Failure) -> dict[str, object]:
     fields = asdict(Failure(**{**failure.__dict__, "exception": None}))
     del fields["exception"]
     return fields

@@ -8,7 +8,7 @@ a savepoint, when the job has stopped.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from flinkbuf.log import logger
 from flinkbuf.runtime.protocol.job_status import JobStatus
@@ -32,10 +32,10 @@ class JobShell(Protocol):
 
     job_id: str
 
-    def decide(self, stimulus: Any) -> list[Any]:
+    def decide(self, stimulus: object) -> list[object]:
         """Have the job master decide; return the actions that it wants."""
 
-    def perform(self, action: Any) -> None:
+    def perform(self, action: object) -> None:
         """Perform one action."""
 
     def manager_gone(self, manager_id: str) -> None:
@@ -80,7 +80,7 @@ class JobSteps:
         self._shell = shell
         self._leadership = leadership
 
-    def step(self, stimulus: Any) -> EndJob | None:
+    def step(self, stimulus: object) -> EndJob | None:
         """Decide, then perform all actions, in that order. Return the end of the job, if this was it."""
         shell = self._shell
         actions = shell.decide(stimulus)
@@ -106,7 +106,7 @@ class JobSteps:
             self.last_answers = answers
         return end
 
-    def _claimed(self, actions: list[Any]) -> list[Any]:
+    def _claimed(self, actions: list[object]) -> list[object]:
         """Note the end of the job first; of a job that is not over for this program, leave out what ends it."""
         end = next((each for each in actions if isinstance(each, EndJob)), None)
         if self._leadership is None or end is None or end.status is JobStatus.SUSPENDED:

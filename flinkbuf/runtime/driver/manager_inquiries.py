@@ -5,9 +5,10 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from concurrent.futures import Future
-from typing import Any, Final
+from typing import Final
 
-Json = dict[str, Any]
+from flinkbuf.runtime.protocol.messages import Json
+
 OPEN_MAX: Final = 64  # that wait; one more takes the place of the oldest
 
 

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from flinkbuf.checkpoints.locations import normalized
 from flinkbuf.checkpoints.options import SnapshotKind
@@ -42,13 +42,13 @@ from flinkbuf.runtime.manager.job_bundle import JobBundle
 from flinkbuf.runtime.manager.manager_link import ManagerConnection
 from flinkbuf.runtime.master.job_master import JobMaster
 from flinkbuf.runtime.master.restart_limits import RestartLimits
-from flinkbuf.runtime.master.restart_strategy import NoRestart
+from flinkbuf.runtime.master.restart_strategy import NoRestart, RestartSettings
 from flinkbuf.runtime.picture.flame_graphs import INTERVAL_MS, SAMPLE_COUNT, FlameGraphs, to_be_sampled
 from flinkbuf.runtime.picture.job_picture import PICTURE_INTERVAL_MS, JobPicture, PictureMaker
 from flinkbuf.runtime.protocol.failure import Failure, InternalJobError, JobCanceledError, JobSuspendedError, add_note
 from flinkbuf.runtime.protocol.flame_tree import TERMINATED
 from flinkbuf.runtime.protocol.job_status import JobStatus
-from flinkbuf.runtime.protocol.messages import InspectManager, ManagerInspected, SampleTasks, TasksSampled
+from flinkbuf.runtime.protocol.messages import InspectManager, Json, ManagerInspected, SampleTasks, TasksSampled
 from flinkbuf.runtime.protocol.time_passed import TimePassed
 from flinkbuf.runtime.scheduler.job_master_config import JobMasterConfig
 from flinkbuf.runtime.scheduler.master_actions import (
@@ -62,6 +62,7 @@ from flinkbuf.runtime.scheduler.master_actions import (
     SendTo,
     StartJob,
     SuspendJob,
+    TriggerSavepoint,
 )
 from flinkbuf.streaming.chain.accumulators import merge_accumulators, results_of
 from flinkbuf.streaming.chain.operator_config import ExecutionSettings
@@ -137,10 +138,10 @@ class RunningJob:
         target: Target | None = None,
         *,
         clock: Clock | None = None,
-        restart_strategy: Any = None,
+        restart_strategy: RestartSettings | None = None,
         config: JobMasterConfig | None = None,
         on_end: Iterable[Callable[[BaseException | None], object]] = (),
-        bundle_fields: dict[str, Any] | None = None,
+        bundle_fields: dict[str, object] | None = None,
         job_id: str | None = None,
         checkpointing: CheckpointCoordinatorConfig | None = None,
         restored: RestoredCheckpoint | None = None,
@@ -185,7 +186,7 @@ class RunningJob:
         self._story = Story()
         self._bundle_fields = dict(bundle_fields or {})
         self._on_end = list(on_end)
-        self._inbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._inbox: queue.SimpleQueue[object] = queue.SimpleQueue()
         self._closing = threading.Lock()  # guards questions to the job's thread, so that each gets an answer
         self._ended = threading.Event()
         self.stopping_savepoint = ""
@@ -308,10 +309,12 @@ class RunningJob:
         try:  # tasks and job master may stand in other directories than the caller
             location = normalized(directory) if directory else ""
         except ValueError as error:
-            future: Future[str] = Future()
-            future.set_exception(SavepointError(f"no savepoint was taken: {error}"))
-            return future
-        return self._ask_for(kind, location)
+            refused: Future[str] = Future()
+            refused.set_exception(SavepointError(f"no savepoint was taken: {error}"))
+            return refused
+        stimulus, future = self._requests.ask(kind, location)
+        self._send(stimulus)
+        return future
 
     def trigger_checkpoint(self, kind: SnapshotKind = SnapshotKind.CHECKPOINT) -> Future[int]:
         """Take a checkpoint now, as the interval would; the future gives its number.
@@ -321,34 +324,34 @@ class RunningJob:
         """
         if kind.is_savepoint:
             raise ValueError(f"a {kind.value} is no checkpoint: `trigger_savepoint` makes such")
-        return self._ask_for(kind, "")
+        stimulus, future = self._requests.ask(kind)
+        self._send(stimulus)
+        return future
 
-    def _ask_for(self, kind: SnapshotKind, location: str) -> Future[Any]:
-        stimulus, future = self._requests.ask(kind, location)
+    def _send(self, request: TriggerSavepoint) -> None:
         with self._closing:
             if self in _running:
-                self._inbox.put(stimulus)
-                return future
+                self._inbox.put(request)
+                return
         self._requests.end(f"job {self.graph.settings.job_name!r} does not run: it is {self.status.name}")
-        return future
 
     @property
     def has_ended(self) -> bool:
         """Return whether the job is over, and holds nothing any more."""
         return self._ended.is_set()
 
-    def details(self) -> dict[str, Any]:
+    def details(self) -> Json:
         """Return a picture of the job in the shapes of Flink's REST API, see `job_details`; from any thread."""
         from flinkbuf.runtime.picture.job_details import job_details
 
         return job_details(self._ask(self._take_picture))
 
-    def accumulators(self) -> dict[str, Any]:
+    def accumulators(self) -> dict[str, object]:
         """Return what the job's functions have counted so far, by name; from any thread."""
         gathered = self._ask(lambda: [each.accumulators for each in self._master.graph.executions()])
         return results_of(merge_accumulators(gathered))
 
-    def flame_graph(self, vertex_id: str, subtask: int | None = None, kind: str = "FULL") -> dict[str, Any]:
+    def flame_graph(self, vertex_id: str, subtask: int | None = None, kind: str = "FULL") -> Json:
         """Return what the threads of a task were doing when they were last looked at; from any thread, never waits.
 
         Parameters
@@ -387,7 +390,7 @@ class RunningJob:
                 self._inbox.put(_Answer(partial(self._sample_threads, request)))
         return graph
 
-    def inspect_manager(self, manager_id: str, subject: str) -> Future[dict[str, Any]]:
+    def inspect_manager(self, manager_id: str, subject: str) -> Future[Json]:
         """Ask a task manager for its ``"log"`` or a ``"thread-dump"``; from any thread, never waits.
 
         The job's own thread has no part in it, so that one can look when that is what hangs. The future fails with a
@@ -409,7 +412,7 @@ class RunningJob:
         """Return the last stimuli of the job master, with its actions."""
         return self._story.entries()
 
-    def _ask(self, question: Callable[[], Any]) -> Any:
+    def _ask(self, question: Callable[[], T]) -> T:
         """Return the answer, given between two steps of the job's thread; by the caller if the job does not run."""
         answer = _Answer(question)
         with self._closing:
@@ -510,10 +513,10 @@ class RunningJob:
 
     # ---- what one step does (JobShell)
 
-    def decide(self, stimulus: Any) -> list[Any]:
+    def decide(self, stimulus: object) -> list[object]:
         """Have the job master decide, and note it in the story."""
         now_ms = self._now_ms()
-        actions: list[Any] = []
+        actions: list[object] = []
         try:
             actions = self._master.handle(stimulus, now_ms)
         finally:
@@ -521,7 +524,7 @@ class RunningJob:
         self._restart_log.look(self._master.status, self._master.history.outages)
         return actions
 
-    def perform(self, action: Any) -> None:
+    def perform(self, action: object) -> None:
         """Perform one action."""
         self._performer.perform(action)
 
@@ -646,12 +649,15 @@ class RunningJob:
                 item.give()
 
 
-class _Answer:
+T = TypeVar("T")
+
+
+class _Answer(Generic[T]):
     """A question of another thread, and where that thread waits."""
 
-    def __init__(self, question: Callable[[], Any]) -> None:
+    def __init__(self, question: Callable[[], T]) -> None:
         self._question = question
-        self.future: Future[Any] = Future()
+        self.future: Future[T] = Future()
 
     def give(self) -> None:
         try:

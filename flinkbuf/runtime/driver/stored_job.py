@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 import cloudpickle
 
@@ -26,6 +26,7 @@ from flinkbuf.runtime.checkpoint.checkpoint_config import (
 from flinkbuf.runtime.graph.job_graph import JobGraph
 from flinkbuf.runtime.graph.main_module import install_main_classes, main_classes
 from flinkbuf.runtime.graph.user_code import pickled
+from flinkbuf.runtime.master.restart_strategy import RestartSettings
 from flinkbuf.runtime.scheduler.job_master_config import JobMasterConfig
 from flinkbuf.streaming.chain.operator_config import ExecutionSettings
 
@@ -140,10 +141,10 @@ class StoredJob:
     graph: JobGraph
     settings: ExecutionSettings
     target_name: str
-    restart_strategy: Any
+    restart_strategy: RestartSettings | None
     config: JobMasterConfig | None
     checkpointing: CheckpointCoordinatorConfig
-    bundle_fields: dict[str, Any] = field(default_factory=dict)
+    bundle_fields: dict[str, object] = field(default_factory=dict)
     lease_timeout_ms: int = DEFAULT_LEASE_TIMEOUT_MS
     configuration: dict[str, str] = field(default_factory=dict)
     job_parameters: dict[str, str] = field(default_factory=dict)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import replace
-from typing import Any
 
 from flinkbuf.runtime.protocol.failure import Failure
 from flinkbuf.runtime.protocol.messages import DeployTask, HeartbeatReport, TaskStateReport
@@ -16,7 +15,7 @@ from flinkbuf.runtime.scheduler.master_actions import CoordinatorFailed, EndJob,
 
 LIMIT = 10_000
 
-Entry = tuple[int, Any, list[Any]]  # milliseconds since 1970, stimulus, actions
+Entry = tuple[int, object, list[object]]  # milliseconds since 1970, stimulus, actions
 
 
 class Story:
@@ -35,7 +34,7 @@ class Story:
     def __init__(self, limit: int = LIMIT) -> None:
         self._entries: deque[Entry] = deque(maxlen=limit)
 
-    def note(self, now_ms: int, stimulus: Any, actions: list[Any]) -> None:
+    def note(self, now_ms: int, stimulus: object, actions: list[object]) -> None:
         """Note a stimulus and its actions; before they are performed."""
         self._entries.append((now_ms, _brief(stimulus), [_brief(action) for action in actions]))
 
@@ -48,7 +47,7 @@ class Story:
         return "\n".join(f"{now_ms} {stimulus} -> {actions}" for now_ms, stimulus, actions in self.entries()[-count:])
 
 
-def _brief(item: Any) -> Any:
+def _brief(item: object) -> object:
     if isinstance(item, (ManagerSaid, SendTo)):
         message = _brief_message(item.message)
         return item if message is item.message else replace(item, message=message)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from flinkbuf.runtime.manager.manager_link import ManagerConnection
 from flinkbuf.runtime.protocol.failure import Failure
@@ -122,6 +122,5 @@ def target_named(name: str) -> Target:
         names = ", ".join(repr(each) for each in TARGETS)
         raise ValueError(f"execution.target must be one of {names}, got {name!r}")
     module, attribute = TARGETS[name]
-    made: Any = getattr(importlib.import_module(module), attribute)()
-    target: Target = made
-    return target
+    made: Target = getattr(importlib.import_module(module), attribute)()
+    return made

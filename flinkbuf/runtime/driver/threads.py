@@ -6,7 +6,9 @@ import queue
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import TypeVar
+
+T = TypeVar("T")
 
 
 class Threads:
@@ -18,7 +20,7 @@ class Threads:
         thread.start()
         return thread
 
-    def queue(self) -> queue.SimpleQueue[Any]:
+    def queue(self) -> queue.SimpleQueue[T]:
         """Return a queue between threads."""
         return queue.SimpleQueue()
 

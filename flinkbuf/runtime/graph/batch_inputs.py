@@ -5,13 +5,11 @@ Flink: the TransformationTranslators' ``translateForBatch``, BatchExecutionUtils
 
 from __future__ import annotations
 
-from typing import Any
-
 from flinkbuf.runtime.graph.transformation import ColumnKeyExchange, KeyedExchange
 from flinkbuf.streaming.chain.operator_config import SortKey
 
 
-def sort_key_of(is_keyed: bool, partitioner: Any) -> SortKey | None:
+def sort_key_of(is_keyed: bool, partitioner: object) -> SortKey | None:
     """Say by what an input of a task's head is sorted; None: its records are processed as they come.
 
     `is_keyed` is the operator's, `partitioner` says how records get to it: see `PartitionTransformation`.

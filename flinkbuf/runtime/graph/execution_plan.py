@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 from flinkbuf.runtime.graph.job_graph import JobEdge, JobGraph, JobVertex
 from flinkbuf.runtime.graph.stream_graph import StreamEdge, StreamGraph, StreamNode
@@ -34,8 +33,8 @@ def to_json(graph: StreamGraph) -> str:
     return _pretty({"nodes": [_node_as_dict(node) for node in nodes]})
 
 
-def _node_as_dict(node: StreamNode) -> dict[str, Any]:
-    what: dict[str, Any] = {
+def _node_as_dict(node: StreamNode) -> dict[str, object]:
+    what: dict[str, object] = {
         "id": node.id,
         "type": node.name,
         "pact": _pact(node),
@@ -53,12 +52,12 @@ def _pact(node: StreamNode) -> str:
     return "Data Sink" if node.transformation.is_sink else "Operator"
 
 
-def _edge_as_dict(edge: StreamEdge) -> dict[str, Any]:
+def _edge_as_dict(edge: StreamEdge) -> dict[str, object]:
     # Flink says "second" for every predecessor, the first one too; its readers are used to it.
     return {"id": edge.source.id, "ship_strategy": edge.ship_strategy, "side": "second"}
 
 
-def _pretty(value: Any, indent: str = "") -> str:
+def _pretty(value: object, indent: str = "") -> str:
     """Return JSON as Jackson's pretty printer writes it: " : ", and lists on the line of their brackets."""
     if isinstance(value, dict):
         inner = indent + "  "

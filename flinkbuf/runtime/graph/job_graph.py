@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from flinkbuf.records.column_exchange import ColumnKeyPartitioner
 from flinkbuf.records.partitioner import as_partitioner, by_key, default_max_parallelism
@@ -28,7 +27,7 @@ from flinkbuf.runtime.graph.stream_graph import (
 )
 from flinkbuf.runtime.graph.transformation import ColumnKeyExchange, CustomExchange, KeyedExchange
 from flinkbuf.streaming.chain.operator_config import ChainConfig, ChainedEdge, InputConfig, NetworkEdge, OperatorConfig
-from flinkbuf.types.types import object_type
+from flinkbuf.types.types import TypeInformation, object_type
 
 
 @dataclass(frozen=True)
@@ -243,18 +242,18 @@ def _network_edge(edge: StreamEdge, job_edge: JobEdge) -> NetworkEdge:
     )
 
 
-def _functions_of(partitioner: Any) -> tuple[Any, ...]:
+def _functions_of(partitioner: object) -> tuple[object, ...]:
     """The user's functions that want to be opened and closed."""
     exchange = partitioner if isinstance(partitioner, (KeyedExchange, CustomExchange)) else None
     functions = (getattr(exchange, name, None) for name in ("selector", "partition"))
     return tuple(function for function in functions if hasattr(function, "open") and hasattr(function, "close"))
 
 
-def _type_of(edge: StreamEdge) -> Any:
+def _type_of(edge: StreamEdge) -> TypeInformation:
     return object_type() if edge.type is None else edge.type
 
 
-def _partitioner(partitioner: Any, max_parallelism: int) -> Any:
+def _partitioner(partitioner: object, max_parallelism: int) -> object:
     """Return the partitioner as a record writer takes it."""
     if isinstance(partitioner, KeyedExchange):
         return by_key(partitioner.selector, partitioner.key_type or object_type(), max_parallelism)
@@ -271,7 +270,7 @@ class _ByKeyOfRecord:
 
     exchange: CustomExchange
 
-    def __call__(self, record: Any, channel_count: int) -> int:
+    def __call__(self, record: object, channel_count: int) -> int:
         return self.exchange.partition(self.exchange.selector(record), channel_count)
 
     def __repr__(self) -> str:

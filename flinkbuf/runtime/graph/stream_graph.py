@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from flinkbuf.runtime.graph.transformation import (
     ChainingStrategy,
@@ -18,6 +17,7 @@ from flinkbuf.runtime.graph.transformation import (
     Transformation,
     UnionTransformation,
 )
+from flinkbuf.types.types import TypeInformation
 
 DEFAULT_SLOT_SHARING_GROUP = "default"
 MAX_PARALLELISM_LIMIT = 32768
@@ -74,7 +74,7 @@ class StreamNode:
         return self.transformation.description or self.name
 
     @property
-    def type(self) -> Any:
+    def type(self) -> TypeInformation | None:
         """The type of its records; None if not declared."""
         return self.transformation.type
 
@@ -86,10 +86,10 @@ class StreamEdge:
     source: StreamNode
     target: StreamNode
     input_number: int  # of the target, from 1; several edges with the same number are a union
-    partitioner: Any  # as in PartitionTransformation
+    partitioner: object  # as in PartitionTransformation
     ship_strategy: str
     output_tag: str | None
-    type: Any
+    type: TypeInformation | None
     buffer_timeout_ms: int
     chains: bool = False  # decided when the job graph is made
 
@@ -123,10 +123,10 @@ class _Feed:
     """What a chain of partitioners, side outputs and unions comes down to: one operator and how its records travel."""
 
     source: Transformation
-    partitioner: Any = None  # None: not set
+    partitioner: object = None  # None: not set
     ship_strategy: str = ""
     output_tag: str | None = None
-    type: Any = None
+    type: TypeInformation | None = None
 
 
 def build_stream_graph(transformations: Iterable[Transformation], settings: GraphSettings) -> StreamGraph:

@@ -12,6 +12,9 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
 
+from flinkbuf._core.operators.stream_operator import StreamOperator
+from flinkbuf.types.types import TypeInformation
+
 _ids = itertools.count(1)  # only tells transformations of one process apart; operator ids come from the graph
 
 
@@ -29,7 +32,7 @@ class Transformation:
     """One node of the program; `type` is the type information of its records, None if not declared."""
 
     name: str
-    type: Any
+    type: TypeInformation | None
     inputs: list[Transformation]
     parallelism: int | None = None  # None: the environment's default
     max_parallelism: int | None = None
@@ -61,9 +64,9 @@ class BatchSource:
         Makes the operator of one that gives all columns, of which each reader takes its own; None: there is none.
     """
 
-    factory: Callable[[], Any]
-    schema: Any
-    whole: Callable[[], Any] | None
+    factory: Callable[[], StreamOperator]
+    schema: object
+    whole: Callable[[], StreamOperator] | None
 
 
 @dataclass(eq=False)
@@ -74,7 +77,7 @@ class OperatorTransformation(Transformation):
     feed is one `UnionTransformation`.
     """
 
-    factory: Callable[[], Any] = None  # type: ignore[assignment]
+    factory: Callable[[], StreamOperator] = None  # type: ignore[assignment]
     is_source: bool = False
     is_sink: bool = False
     is_bounded: bool | None = True  # of a source: whether it comes to an end by itself; None: unknown
@@ -82,7 +85,7 @@ class OperatorTransformation(Transformation):
     is_yielding: bool = False  # such as the async operator
     reads_batches: BatchSource | None = None  # takes batches, too, of the source that is its input
     is_keyed: bool = False
-    key_type: Any = None  # None: not declared
+    key_type: TypeInformation | None = None  # None: not declared
     chaining_strategy: ChainingStrategy = ChainingStrategy.ALWAYS
     max_allowed_parallelism: int | None = None  # 1: cannot be parallel
     contract: str = ""  # "Data Source", "Operator" or "Data Sink" in the execution plan
@@ -101,7 +104,7 @@ class PartitionTransformation(Transformation):
     `ColumnKeyExchange`, or a `CustomExchange`. `ship_strategy` is how Flink's plan names it (HASH, REBALANCE, ...).
     """
 
-    partitioner: Any = "forward"
+    partitioner: object = "forward"
     ship_strategy: str = "FORWARD"
 
 
@@ -121,8 +124,8 @@ class UnionTransformation(Transformation):
 class KeyedExchange:
     """Sends a record by the key group of what `selector` (a callable) gives for it."""
 
-    selector: Callable[[Any], Any]
-    key_type: Any = None  # None: not declared
+    selector: Callable[[object], object]
+    key_type: TypeInformation | None = None  # None: not declared
 
 
 @dataclass(frozen=True)
@@ -136,5 +139,5 @@ class ColumnKeyExchange:
 class CustomExchange:
     """Sends a record to the channel ``partition(selector(record), channel_count)``."""
 
-    partition: Callable[[Any, int], int]
-    selector: Callable[[Any], Any]
+    partition: Callable[[object, int], int]
+    selector: Callable[[object], object]

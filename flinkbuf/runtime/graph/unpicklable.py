@@ -6,7 +6,7 @@ import functools
 import reprlib
 import types
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import cloudpickle
 
@@ -23,11 +23,11 @@ class Unpicklable(NamedTuple):
 
 class _Part(NamedTuple):
     place: str
-    value: Any
+    value: object
     is_ours: bool = False  # a place within flinkbuf, of which a user knows nothing
 
 
-def find_unpicklable(value: Any) -> Unpicklable | None:
+def find_unpicklable(value: object) -> Unpicklable | None:
     """Return the innermost part of a value that cannot be pickled; None: all can.
 
     Examples
@@ -52,9 +52,9 @@ class _Search:
     def __init__(self) -> None:
         self._probes = 0
         self._seen: set[int] = set()
-        self._kept: list[Any] = []  # parts that are made on the way, so that no other gets the id of one
+        self._kept: list[object] = []  # parts that are made on the way, so that no other gets the id of one
 
-    def run(self, value: Any) -> Unpicklable | None:
+    def run(self, value: object) -> Unpicklable | None:
         error = self._error_of(value)
         if error is None:
             return None
@@ -69,7 +69,7 @@ class _Search:
         shown = [part.place for part in reversed(places) if not part.is_ours]
         return Unpicklable(", in ".join(shown), error)
 
-    def _first_bad_part(self, value: Any) -> tuple[_Part, Exception] | None:
+    def _first_bad_part(self, value: object) -> tuple[_Part, Exception] | None:
         self._seen.add(id(value))
         self._kept.append(value)
         for part in _parts_of(value):
@@ -80,7 +80,7 @@ class _Search:
                 return part, error
         return None
 
-    def _error_of(self, value: Any) -> Exception | None:
+    def _error_of(self, value: object) -> Exception | None:
         self._probes += 1
         if self._probes > MAX_PROBES:
             return None
@@ -91,7 +91,7 @@ class _Search:
         return None
 
 
-def _parts_of(value: Any) -> Iterator[_Part]:
+def _parts_of(value: object) -> Iterator[_Part]:
     """Yield the parts in a pickle of the value, as far as they can be told without pickling it."""
     if isinstance(value, types.FunctionType):
         yield from _parts_of_function(value)
@@ -141,7 +141,7 @@ def _globals_used(code: types.CodeType) -> set[str]:
     return names
 
 
-def _parts_of_partial(value: functools.partial[Any]) -> Iterator[_Part]:
+def _parts_of_partial(value: functools.partial[object]) -> Iterator[_Part]:
     name = getattr(value.func, "__name__", type(value.func).__name__)
     is_ours = _is_ours(value.func)
     yield _Part(f"the function of a partial of {name}", value.func, is_ours=True)
@@ -161,7 +161,7 @@ def _parts_of_class(kind: type) -> Iterator[_Part]:
         yield _Part(f"base class {base.__name__} of class {kind.__name__}", base)
 
 
-def _parts_of_object(value: Any) -> Iterator[_Part]:
+def _parts_of_object(value: object) -> Iterator[_Part]:
     kind = type(value)
     is_ours = _is_ours(kind)
     for attribute, each in _attributes_of(value).items():
@@ -170,9 +170,9 @@ def _parts_of_object(value: Any) -> Iterator[_Part]:
         yield _Part(f"class {kind.__name__}", kind, is_ours=True)
 
 
-def _attributes_of(value: Any) -> dict[str, Any]:
+def _attributes_of(value: object) -> dict[str, object]:
     """Return the state that the object gives pickle, else all its attributes."""
-    state: Any = None
+    state: object = None
     if hasattr(type(value), "__getstate__") and getattr(object, "__getstate__", None) is not type(value).__getstate__:
         try:
             state = value.__getstate__()
@@ -189,7 +189,7 @@ def _attributes_of(value: Any) -> dict[str, Any]:
     return attributes
 
 
-def _is_ours(kind: Any) -> bool:
+def _is_ours(kind: object) -> bool:
     module = getattr(kind, "__module__", None)
     return isinstance(module, str) and (module == "flinkbuf" or module.startswith("flinkbuf."))
 

@@ -15,7 +15,7 @@ from collections import ChainMap
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import CodeType
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import cloudpickle
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 DYNAMIC_CODE = "<dynamic-code>"  # what cloudpickle 3.1.2 and later write instead of a function's file
 
 
-def _reduce_code(code: CodeType) -> tuple[Callable[..., CodeType], tuple[Any, ...]]:
+def _reduce_code(code: CodeType) -> tuple[Callable[..., CodeType], tuple[object, ...]]:
     """Reduce code as cloudpickle does, but with its file: a traceback shows the lines."""
     make, arguments = cloudpickle.CloudPickler.dispatch_table[CodeType](code)
     return make, tuple(code.co_filename if each == DYNAMIC_CODE else each for each in arguments)
@@ -37,9 +37,9 @@ def _reduce_code(code: CodeType) -> tuple[Callable[..., CodeType], tuple[Any, ..
 class UserCodePickler(cloudpickle.CloudPickler):
     """Pickles functions by value with the names of their files, and classes by value with their slots."""
 
-    dispatch_table: ClassVar[Any] = ChainMap({CodeType: _reduce_code}, cloudpickle.CloudPickler.dispatch_table)
+    dispatch_table: ClassVar[object] = ChainMap({CodeType: _reduce_code}, cloudpickle.CloudPickler.dispatch_table)
 
-    def reducer_override(self, value: Any) -> Any:
+    def reducer_override(self, value: object) -> object:
         """Reduce as cloudpickle does, which gives the copy of a class with slots a ``__dict__`` instead of them.
 
         Objects of such a copy could not be unpickled where the class itself is.
@@ -54,7 +54,7 @@ class UserCodePickler(cloudpickle.CloudPickler):
         return reduced
 
 
-def pickled(value: Any) -> bytes:
+def pickled(value: object) -> bytes:
     """Pickle what has functions of the user's in it."""
     with io.BytesIO() as file:
         UserCodePickler(file).dump(value)
@@ -73,7 +73,7 @@ class _UserCodeUnpickler(pickle.Unpickler):
     half imported, which fails.
     """
 
-    def find_class(self, module: str, name: str) -> Any:
+    def find_class(self, module: str, name: str) -> object:
         """Find a class or a function by the name of its module."""
         if module not in sys.modules:
             parts = module.split(".")
@@ -82,7 +82,7 @@ class _UserCodeUnpickler(pickle.Unpickler):
         return super().find_class(module, name)
 
 
-def unpickled(data: bytes) -> Any:
+def unpickled(data: bytes) -> object:
     """Return a copy of what `pickled` has made bytes of; one thread after the other, since that imports modules."""
     with _unpickling:
         return _UserCodeUnpickler(io.BytesIO(data)).load()
@@ -112,7 +112,8 @@ class PickledChain:
 
     def copy(self) -> ChainConfig:
         """Return operators' factories and partitioners of their own for one subtask."""
-        chain: ChainConfig = unpickled(self.data)
+        chain = unpickled(self.data)
+        assert isinstance(chain, ChainConfig)
         return chain
 
 
@@ -125,7 +126,7 @@ def _find_culprit(vertex: JobVertex) -> None:
         _check_picklable(partitioner, f"{vertex.name}, partitioner")
 
 
-def _check_picklable(value: Any, name: str) -> None:
+def _check_picklable(value: object, name: str) -> None:
     found = find_unpicklable(value)
     if found is not None:
         what = found.place or "its function, or something that it holds,"

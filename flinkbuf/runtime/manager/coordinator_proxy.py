@@ -6,7 +6,6 @@ Flink: OperatorEventGateway, TaskOperatorEventGateway.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from flinkbuf.log import logger
 from flinkbuf.runtime.protocol.operator_events import ReaderEnded, ReaderRegistered, decode_event, encode_event
@@ -34,7 +33,7 @@ class CoordinatorProxy:
         self._operator = operator
         self._send(encode_event(ReaderRegistered()))
 
-    def handle_event(self, subtask_index: int, event: Any) -> None:
+    def handle_event(self, subtask_index: int, event: object) -> None:
         """Send an event of the operator to the coordinator."""
         self._send(encode_event(event))
 

@@ -17,7 +17,8 @@ from flinkbuf.runtime.graph.main_module import install_main_classes, main_classe
 from flinkbuf.runtime.graph.user_code import PickledChain
 from flinkbuf.streaming.chain.operator_config import ExecutionSettings
 
-if TYPE_CHECKING:  # a task manager starts faster without the graphs of programs
+if TYPE_CHECKING:
+    from flinkbuf.runtime.driver.job_files import JobFiles, ShippedFiles
     from flinkbuf.runtime.graph.job_graph import JobGraph
 
 DEFAULT_MANAGED_MEMORY = 128 * 1024**2
@@ -56,7 +57,7 @@ class JobBundle:
     network: NetworkConfig | None = None
     network_segments: int | None = None
     managed_memory_bytes: int = DEFAULT_MANAGED_MEMORY
-    files: Any = ()
+    files: JobFiles | ShippedFiles | tuple[()] = ()
     temporary_directories: tuple[str, ...] = ()
     sys_path: tuple[str, ...] = ()
     working_directory: str | None = None
@@ -101,7 +102,7 @@ class JobBundle:
                 f"those of {', '.join(sorted(self.chains)) or 'none'}"
             ) from None
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         """Go to another process together with the classes of this program's main module."""
         return _arrive, (main_classes(), dict(self.__dict__))
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 from flinkbuf.checkpoints.failure_reason import CheckpointFailureReason
 from flinkbuf.control.secure_link import MESSAGE_LIMIT
@@ -109,7 +109,7 @@ def _sampled(message: TasksSampled, size_text: str) -> Instead:
     return Instead((replace(message, tree=FlameTree(1).root),))
 
 
-_MAKERS: Final[dict[type, Callable[[Any, str], Instead]]] = {
+_MAKERS: Final[dict[type, Callable[..., Instead]]] = {
     HeartbeatReport: _heartbeat,
     TaskStateReport: _state,
     CheckpointAcknowledgement: _acknowledgement,

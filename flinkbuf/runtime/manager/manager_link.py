@@ -5,7 +5,7 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Protocol
 
 
 class ManagerLink(Protocol):
@@ -52,8 +52,8 @@ class ManagerConnection(Protocol):
         ...
 
 
-_WAKE: Any = object()
-_CLOSED: Any = object()
+_WAKE: object = object()
+_CLOSED: object = object()
 
 
 class QueueLink:
@@ -70,7 +70,7 @@ class QueueLink:
     def __init__(self, on_message: Callable[[object], None], on_closed: Callable[[str], None]) -> None:
         self._on_message = on_message
         self._on_closed = on_closed
-        self._queue: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[object] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._is_closed = False
         self._has_ended = False  # `receive` has reported the end

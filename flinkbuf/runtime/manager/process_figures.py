@@ -9,7 +9,6 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
 
 _KIB_IN_MAXRSS = 1 if sys.platform == "darwin" else 1024  # macOS says bytes
 _CGROUP_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
@@ -40,7 +39,7 @@ class ProcessFigures:
         self._limit = memory_limit()
         self._machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
-    def look(self) -> dict[str, Any]:
+    def look(self) -> dict[str, object]:
         """Return the figures now: bytes, and processor time as a share of one core (2.0: two are busy)."""
         now_s, used_s = self._now_s(), self._processor_s()
         span_s = now_s - self._last[0]

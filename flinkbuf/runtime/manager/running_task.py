@@ -6,8 +6,9 @@ Flink: Task.run, TaskExecutor.submitTask.
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from dataclasses import asdict
-from typing import Any, Final
+from typing import Final
 
 from flinkbuf.checkpoints.options import CheckpointOptions
 from flinkbuf.checkpoints.storage import storage_of
@@ -199,7 +200,7 @@ class RunningTask(ManagedTask):
             io_manager=around.shuffle.io_manager,
         )
 
-    def _make_context(self, *, config: OperatorConfig, mailbox: MailboxExecutor, **rest: Any) -> OperatorContext:
+    def _make_context(self, *, config: OperatorConfig, mailbox: MailboxExecutor, **rest: object) -> OperatorContext:
         """Make the context of an operator; a source's also has its coordinator."""
         owner, proxy = (self.attempt, config.operator_id), None
         self._owners.append(owner)
@@ -209,7 +210,8 @@ class RunningTask(ManagedTask):
                 self._surroundings.tell(OperatorEventReport(NO_SESSION, self.attempt, config.operator_id, payload))
 
             proxy = self._proxies[config.operator_id] = CoordinatorProxy(send, mailbox)
-        return make_context(
+        make: Callable[..., OperatorContext] = make_context
+        return make(
             config=config,
             mailbox=mailbox,
             coordinator=proxy,

@@ -8,7 +8,8 @@ from __future__ import annotations
 import threading
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from functools import partial
+from typing import TYPE_CHECKING, Protocol
 
 from flinkbuf._core.memory.local_buffer_pool import NetworkBufferPool
 from flinkbuf.config import NetworkConfig
@@ -108,10 +109,11 @@ class LocalShuffle:
 
     def create_partition(self, owner: AttemptId, descriptor: PartitionDescriptor) -> ResultPartition:
         """Make a partition."""
-        options: dict[str, Any] = {"buffers_per_channel": BUFFERS_PER_CHANNEL, "floating_buffers": FLOATING_BUFFERS}
+        make = partial(ResultPartition, self.pool, descriptor.subpartition_count, descriptor.type)
         if descriptor.type == BLOCKING:
-            options = {"io_manager": self.io_manager, "compression": "LZ4", "sort_buffers": SORT_BUFFERS}
-        partition = ResultPartition(self.pool, descriptor.subpartition_count, descriptor.type, **options)
+            partition = make(io_manager=self.io_manager, compression="LZ4", sort_buffers=SORT_BUFFERS)
+        else:
+            partition = make(buffers_per_channel=BUFFERS_PER_CHANNEL, floating_buffers=FLOATING_BUFFERS)
         with self._lock:
             self._partitions[descriptor.partition_id] = partition
             self._names[owner].append(descriptor.partition_id)
@@ -258,7 +260,7 @@ class NetworkShuffle:
                 self.io_manager.close()
 
 
-def _figures_of(pool: Any) -> dict[str, int]:
+def _figures_of(pool: NetworkBufferPool) -> dict[str, int]:
     total, available = pool.total_segment_count, pool.available_segment_count
     used = total - available
     return {"totalMemorySegments": total, "usedMemorySegments": used, "totalMemory": total * pool.segment_size}
@@ -283,7 +285,15 @@ def io_manager_for(bundle: JobBundle) -> IOManager | None:
     return IOManager(bundle.temporary_directories or None)
 
 
-def network_shuffle(bundle: JobBundle, config: NetworkConfig, manager_id: str, **options: Any) -> NetworkShuffle:
+def network_shuffle(
+    bundle: JobBundle,
+    config: NetworkConfig,
+    manager_id: str,
+    *,
+    host: str,
+    num_segments: int | None,
+    advertised_host: str | None = None,
+) -> NetworkShuffle:
     """Make the shuffle of a task manager that others read from.
 
     Parameters
@@ -292,14 +302,14 @@ def network_shuffle(bundle: JobBundle, config: NetworkConfig, manager_id: str, *
         Of the job.
     config : NetworkConfig
     manager_id : str
-    **options
-        What `NetworkEnvironment` takes besides.
+    host, num_segments, advertised_host
+        As `NetworkEnvironment` takes them.
     """
     io_manager = io_manager_for(bundle)
-    if io_manager is not None:
-        options["io_manager"] = io_manager
     try:
-        environment = NetworkEnvironment(config, **options)
+        environment = NetworkEnvironment(
+            config, host=host, num_segments=num_segments, advertised_host=advertised_host, io_manager=io_manager
+        )
     except BaseException:
         if io_manager is not None:
             io_manager.close()

@@ -12,12 +12,12 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from types import FrameType
-from typing import Any, Final
+from typing import Final
 
 from flinkbuf.log import logger
 from flinkbuf.runtime.protocol.flame_tree import FlameTree
+from flinkbuf.runtime.protocol.messages import Json
 
-Json = dict[str, Any]
 SAMPLES_MAX: Final = 200  # of one thread
 INTERVAL_MIN_MS: Final = 10
 SPAN_MAX_S: Final = 10.0
@@ -100,14 +100,14 @@ class StackSampler:
                 break
             started = time.thread_time()
             now = time.monotonic()
-            frames: Any = sys._current_frames()
+            frames = sys._current_frames()
             for each in threads:
                 frame = frames.get(each.ident or 0)
                 if frame is None or not each.is_alive():  # another one may have its number by now
                     continue
                 before, used[each] = used[each], _wanted_s(each)
                 tree.add(_stack(frame), is_on_cpu=_is_on_cpu(before, used[each], now - looked_at))
-            frames = frame = None  # they hold what the tasks hold
+            del frames  # they hold what the tasks hold
             looked_at = now
             interval_s = max(interval_s, (time.thread_time() - started) / COST_SHARE)
         return tree

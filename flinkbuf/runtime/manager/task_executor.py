@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Final, TypeAlias, get_args
+from typing import Final, Generic, TypeAlias, TypeVar, get_args
 
 from flinkbuf.checkpoints.failure_reason import CheckpointFailureReason
 from flinkbuf.runtime.manager.task_actions import (
@@ -95,7 +95,10 @@ class TaskExecutorConfig:
     can_kill_process: bool = True
 
 
-class Deadlines:
+K = TypeVar("K")
+
+
+class Deadlines(Generic[K]):
     """Deadlines that all lie equally far ahead, so that the first one set is the first one due.
 
     Examples
@@ -108,15 +111,15 @@ class Deadlines:
 
     def __init__(self, delay_ms: int) -> None:
         self._delay_ms = delay_ms
-        self._due_ms: dict[Any, int] = {}
+        self._due_ms: dict[K, int] = {}
 
-    def set(self, key: Any, now_ms: int) -> None:
+    def set(self, key: K, now_ms: int) -> None:
         """Set a deadline from now on, in place of an earlier one; a delay of 0 sets none."""
         self._due_ms.pop(key, None)
         if self._delay_ms > 0:
             self._due_ms[key] = now_ms + self._delay_ms
 
-    def clear(self, key: Any) -> None:
+    def clear(self, key: K) -> None:
         """Remove a deadline."""
         self._due_ms.pop(key, None)
 
@@ -125,7 +128,7 @@ class Deadlines:
         """Return when the first deadline is due; None: no deadline is set."""
         return next(iter(self._due_ms.values()), None)
 
-    def take_due(self, now_ms: int) -> list[Any]:
+    def take_due(self, now_ms: int) -> list[K]:
         """Remove and return the keys whose time has come."""
         due = []
         for key, due_ms in self._due_ms.items():
@@ -177,9 +180,9 @@ class TaskExecutor:
         self._running_count = 0
         self._newest: dict[tuple[str, int], int] = {}  # number of the newest attempt of a subtask that was ever here
         self._finished: dict[tuple[str, int], list[AttemptId]] = {}  # whose partitions may still be read
-        self._interrupts = Deadlines(self.config.cancellation_interval_ms)
-        self._kills = Deadlines(self.config.cancellation_timeout_ms)
-        self._repeats = Deadlines(self.config.report_interval_ms)
+        self._interrupts: Deadlines[AttemptId] = Deadlines(self.config.cancellation_interval_ms)
+        self._kills: Deadlines[AttemptId] = Deadlines(self.config.cancellation_timeout_ms)
+        self._repeats: Deadlines[AttemptId] = Deadlines(self.config.report_interval_ms)
         self._heartbeat_timeout_ms = 0
         self._silent_at_ms: int | None = None  # when the job master has been silent for too long
         self._register_until_ms: int | None = None
@@ -517,7 +520,7 @@ def _echo_of(attempt: AttemptId, failure: Failure | None) -> Failure:
 
 
 _LOCAL: Final = (*TASK_REPORTS, ThreadsSampled, LinkLost, TimePassed)
-_HANDLERS: Final[dict[type, Callable[[TaskExecutor, Any, int], None]]] = {
+_HANDLERS: Final[dict[type, Callable[..., None]]] = {
     RegistrationAccepted: TaskExecutor._accepted,
     RegistrationRefused: TaskExecutor._refused,
     DeployTask: TaskExecutor._deploy,

@@ -14,10 +14,10 @@ import logging
 import sys
 import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, Final
+from typing import Final
 
 from flinkbuf.log import printable
 from flinkbuf.streaming.chain.operator_config import TaskInfo
@@ -29,7 +29,7 @@ TAIL_SIZE: Final = 1 << 20  # characters that are kept
 
 _lock = threading.Lock()
 _user_count = 0  # tasks, and readers of the log
-_former_factory: Any = None
+_former_factory: Callable[..., logging.LogRecord] = logging.LogRecord
 _reader_count = 0
 _tail: LogTail | None = None
 
@@ -66,8 +66,8 @@ def _add_user(change: int) -> None:
             logging.setLogRecordFactory(_former_factory)
 
 
-def _make_record(*args: Any, **kwargs: Any) -> logging.LogRecord:
-    record: logging.LogRecord = (_former_factory or logging.LogRecord)(*args, **kwargs)
+def _make_record(*args: object, **kwargs: object) -> logging.LogRecord:
+    record: logging.LogRecord = _former_factory(*args, **kwargs)
     place_record(record)
     tail = _tail
     if tail is not None and record.name is not None:  # those of makeLogRecord() were made elsewhere

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 from flinkbuf.control.secure_link import MessageTooLargeError
 from flinkbuf.log import logger
@@ -389,7 +389,7 @@ def _config_of(settings: ExecutionSettings, can_kill_process: bool) -> TaskExecu
 
 _INSPECTED: Final[dict[str, Callable[[], Json]]] = {"log": lambda: {"log": logged()}, "thread-dump": thread_dump}
 
-_PERFORM: Final[dict[type, Callable[[TaskManager, Any], None]]] = {
+_PERFORM: Final[dict[type, Callable[..., None]]] = {
     SendMessage: TaskManager._send_message,
     AskMetrics: TaskManager._ask_metrics,
     StartTask: TaskManager._start_task,

@@ -5,9 +5,10 @@ from __future__ import annotations
 import sys
 import threading
 import traceback
-from typing import Any, Final
+from typing import Final
 
-Json = dict[str, Any]
+from flinkbuf.runtime.protocol.messages import Json
+
 THREADS_MAX: Final = 500
 FRAMES_MAX: Final = 100  # of a stack, the innermost
 
@@ -22,7 +23,7 @@ def thread_dump() -> Json:
     ['MainThread']
     """
     known = {thread.ident: thread for thread in threading.enumerate()}
-    frames: Any = sys._current_frames()
+    frames = sys._current_frames()
     infos = []
     for ident, frame in list(frames.items())[:THREADS_MAX]:
         thread = known.get(ident)
@@ -30,5 +31,5 @@ def thread_dump() -> Json:
         about = "" if thread is None else f" Id={thread.native_id}{' daemon' if thread.daemon else ''}"
         lines = traceback.format_stack(frame)[-FRAMES_MAX:]
         infos.append({"threadName": name, "stringifiedThreadInfo": f'"{name}"{about}\n{"".join(reversed(lines))}'})
-    frames = frame = None  # they hold what the tasks hold
+    del frames  # they hold what the tasks hold
     return {"threadInfos": sorted(infos, key=lambda each: each["threadName"])}

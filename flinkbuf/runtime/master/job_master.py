@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 from flinkbuf.checkpoints.failure_reason import CheckpointFailureReason
 from flinkbuf.runtime.checkpoint.checkpoint_config import CheckpointCoordinatorConfig, RestoredCheckpoint
@@ -505,7 +505,7 @@ class JobMaster:
         self.is_over = True
         self._outbox.do(EndJob(self.status, self.failure))
 
-    _ANSWERS: Final[dict[type, Callable[[Any, Any, int], None]]] = {
+    _ANSWERS: Final[dict[type, Callable[..., None]]] = {
         StartJob: _start,
         ManagerSaid: _manager_said,
         ManagerLost: _manager_lost,

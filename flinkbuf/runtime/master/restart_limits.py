@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 from flinkbuf.log import logger
 from flinkbuf.runtime.graph.job_graph import JobGraph
@@ -52,7 +51,7 @@ class RestartLimits:
         self._indexes = {vertex.id: index for index, vertex in enumerate(plan.vertices)} if self._reasons else {}
         self._regions: PipelinedRegions | None = None  # made when something fails
 
-    def checked(self, stimulus: Any) -> Any:
+    def checked(self, stimulus: object) -> object:
         """Return the stimulus for the job master; its failure is final if the job cannot begin again."""
         if not self._reasons:
             return stimulus

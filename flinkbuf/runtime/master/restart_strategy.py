@@ -33,6 +33,14 @@ class RestartStrategy(Protocol):
         """Return how long the job waits before the restart."""
 
 
+class RestartSettings(Protocol):
+    """A restart strategy as it was configured; each job makes its own of it."""
+
+    def create(self, chance: Chance) -> RestartStrategy:
+        """Return one that has seen no failure."""
+        ...
+
+
 @dataclass(frozen=True)
 class NoRestart:
     """Fails the job at the first failure.

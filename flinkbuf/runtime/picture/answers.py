@@ -20,8 +20,8 @@ from flinkbuf.runtime.picture.plain_words import (
     short_name,
     size_text,
 )
+from flinkbuf.runtime.protocol.messages import Json
 
-Json = dict[str, Any]
 Picture = Mapping[str, Any]  # as page_picture.py makes it
 GOOD, FAIR, BAD, QUIET = "good", "fair", "bad", "quiet"  # quiet: there is nothing to judge
 LOW, HIGH = 0.1, 0.5  # Flink's: above the one a task is held back, above the other badly

@@ -10,15 +10,15 @@ from collections import OrderedDict
 from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 from flinkbuf.runtime.picture.job_picture import TIMES
 from flinkbuf.runtime.protocol.deployment import AttemptId
 from flinkbuf.runtime.protocol.flame_tree import KINDS, FlameTree
+from flinkbuf.runtime.protocol.messages import Json
 from flinkbuf.runtime.scheduler.execution_graph import ExecutionGraph
 from flinkbuf.runtime.scheduler.execution_state import ExecutionState
 
-Json = dict[str, Any]
 SAMPLE_COUNT: Final = 100  # of each thread
 INTERVAL_MS: Final = 20
 SUBTASKS_MAX: Final = 16  # that are looked at, of one vertex

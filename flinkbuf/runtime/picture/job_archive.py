@@ -11,13 +11,12 @@ import os
 import re
 import tempfile
 from pathlib import Path
-from typing import Any
 
 from flinkbuf.checkpoints.local_files import sync_directory
 from flinkbuf.errors import CorruptDataError
 from flinkbuf.private_files import make_private_directories
+from flinkbuf.runtime.protocol.messages import Json
 
-Json = dict[str, Any]
 SUFFIX = ".json"
 
 

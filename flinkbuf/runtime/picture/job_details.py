@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from typing import Final
 
 from flinkbuf.runtime.graph.job_plan import EdgePlan, JobPlan
 from flinkbuf.runtime.master.failure_history import HISTORY_SIZE, FailureEntry, Outage
@@ -25,10 +25,10 @@ from flinkbuf.runtime.picture.job_picture import (
 )
 from flinkbuf.runtime.protocol.failure import Failure
 from flinkbuf.runtime.protocol.job_status import JobStatus
+from flinkbuf.runtime.protocol.messages import Json
 from flinkbuf.runtime.scheduler.execution_state import ExecutionState
 from flinkbuf.streaming.chain.accumulators import merge_accumulators
 
-Json = dict[str, Any]
 UNKNOWN: Final = -1  # a time that has not come
 HEADLINE_LENGTH: Final = 300
 UNASSIGNED: Final = "(unassigned)"

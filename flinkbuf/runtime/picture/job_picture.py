@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Final
 
 from flinkbuf.runtime.checkpoint.checkpoint_statistics import CheckpointsPicture
 from flinkbuf.runtime.graph.job_plan import JobPlan, VertexPlan
@@ -19,6 +19,7 @@ from flinkbuf.runtime.master.job_master import JobMaster
 from flinkbuf.runtime.protocol.deployment import AttemptId
 from flinkbuf.runtime.protocol.failure import Failure
 from flinkbuf.runtime.protocol.job_status import JobStatus
+from flinkbuf.runtime.protocol.messages import Json
 from flinkbuf.runtime.scheduler.execution_graph import Execution, ExecutionJobVertex, ExecutionVertex, aggregate_state
 from flinkbuf.runtime.scheduler.execution_state import ExecutionState
 from flinkbuf.runtime.scheduler.manager import Manager
@@ -56,8 +57,8 @@ class AttemptPicture:
     manager_id: str | None
     host: str | None
     endpoint: str | None
-    metrics: Mapping[str, Any]
-    accumulators: Mapping[str, Any]
+    metrics: Json
+    accumulators: Json
     reported_ms: int
     rates: tuple[float, ...]
     shares: tuple[float, ...]
@@ -202,7 +203,7 @@ class ManagerPicture:
 
     manager: Manager
     heard_ms: int
-    metrics: Mapping[str, Any]
+    metrics: Json
     lost_ms: int | None = None
 
     @property

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from flinkbuf.runtime.picture.job_picture import AttemptPicture, JobPicture, ManagerPicture, VertexPicture
 from flinkbuf.runtime.protocol.job_status import JobStatus
+from flinkbuf.runtime.protocol.messages import Json
 from flinkbuf.runtime.scheduler.execution_state import ExecutionState
 
 # Flink's name, and ours, of numbers that grow and of those that go up and down.
@@ -95,7 +96,7 @@ class NamedMetric:
     labels: Mapping[str, str]
 
 
-def task_metrics(attempt: AttemptPicture) -> dict[str, Any]:
+def task_metrics(attempt: AttemptPicture) -> Json:
     """Return what the task of one subtask reports.
 
     What each of its operators reports follows, under its name: ``Map.numRecordsIn``.
@@ -107,7 +108,7 @@ def task_metrics(attempt: AttemptPicture) -> dict[str, Any]:
     return shown
 
 
-def _own_metrics(attempt: AttemptPicture) -> dict[str, Any]:
+def _own_metrics(attempt: AttemptPicture) -> Json:
     reported = attempt.metrics
     if not reported:
         return {}
@@ -117,7 +118,7 @@ def _own_metrics(attempt: AttemptPicture) -> dict[str, Any]:
     return shown | dict(zip(_SHARE_NAMES, (round(1000 * share) for share in attempt.shares), strict=True))
 
 
-def operator_metrics(reported: Mapping[str, Any]) -> dict[str, Any]:
+def operator_metrics(reported: Json) -> Json:
     """Return what one operator reports: Flink's numbers, latencies, then its function's own."""
     shown = {name: reported.get(ours) for name, ours in _OPERATOR_NUMBERS.items()}
     shown |= {name: reported[ours] for name, ours in _ROW_NUMBERS.items() if reported.get(ours) is not None}
@@ -126,13 +127,13 @@ def operator_metrics(reported: Mapping[str, Any]) -> dict[str, Any]:
     return shown | dict(reported.get("metrics", {}))
 
 
-def manager_metrics(picture: ManagerPicture) -> dict[str, Any]:
+def manager_metrics(picture: ManagerPicture) -> Json:
     """Return what a task manager reports of its process; what has no name of Flink's keeps its own."""
     known = {ours: name for name, ours in _MANAGER_NUMBERS.items()}
     return {known.get(ours, ours): value for ours, value in picture.metrics.items()}
 
 
-def job_metrics(picture: JobPicture) -> dict[str, Any]:
+def job_metrics(picture: JobPicture) -> Json:
     """Return what the job manager knows of the job."""
     completed = picture.checkpoints.latest.get("completed")
     restored = picture.checkpoints.restored

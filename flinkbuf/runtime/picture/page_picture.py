@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
-from typing import Any, Final
+from typing import Final
 
 from flinkbuf.runtime.checkpoint.checkpoint_statistics import CheckpointStatistics
 from flinkbuf.runtime.graph.job_plan import JobPlan
@@ -33,9 +33,9 @@ from flinkbuf.runtime.picture.job_picture import (
     SubtaskPicture,
     VertexPicture,
 )
+from flinkbuf.runtime.protocol.messages import Json
 from flinkbuf.runtime.scheduler.execution_state import ExecutionState
 
-Json = dict[str, Any]
 VERSION: Final = 1  # of the shape
 ROWS: Final = 1_000  # of subtasks, by default
 ROWS_MAX: Final = 10_000
@@ -191,7 +191,7 @@ def _standing(subtask: SubtaskPicture) -> tuple[bool, float]:
     return is_odd, max(attempt.busy, attempt.back_pressured)
 
 
-def _row(subtask: SubtaskPicture) -> list[Any]:
+def _row(subtask: SubtaskPicture) -> list[object]:
     attempt = subtask.current
     metrics, rates = attempt.metrics, attempt.rates
     return [

@@ -10,9 +10,10 @@ import textwrap
 import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from flinkbuf.log import printable_line
+from flinkbuf.runtime.picture.answers import Picture
 from flinkbuf.runtime.picture.plain_words import (
     NOTHING,
     age_text,
@@ -25,7 +26,9 @@ from flinkbuf.runtime.picture.plain_words import (
     size_text,
 )
 
-Picture = Mapping[str, Any]
+if TYPE_CHECKING:
+    from rich.console import Group
+
 MARKS: Final = {"good": "✓", "fair": "!", "bad": "✗", "quiet": "·"}
 COLOURS: Final = {"good": "", "fair": "yellow", "bad": "red", "quiet": ""}  # only where a user has to look
 NAME_WIDTH: Final = 48
@@ -145,7 +148,7 @@ def _titled(picture: Picture, about: str, width: int) -> str:
     return cut(printable_line(picture["name"]), max(4, width - len(about))) + about
 
 
-def _left_out(what: str, whole: Sequence[Any], shown: int) -> list[str]:
+def _left_out(what: str, whole: Sequence[object], shown: int) -> list[str]:
     """Return the note on what is not shown; none if all is."""
     return [f"and {len(whole) - shown:,} more {what}"] if len(whole) > shown else []
 
@@ -251,7 +254,7 @@ def _manager(manager: Picture) -> tuple[str, ...]:
     )
 
 
-def _headline(failure: Mapping[str, Any]) -> str:
+def _headline(failure: Picture) -> str:
     """Return the type and the first line of the message of what has failed."""
     name, message = failure["exceptionName"].rpartition(".")[2], failure.get("message", "").strip().partition("\n")[0]
     return printable_line((f"{name}: {message}" if message else name)[:300])
@@ -304,7 +307,7 @@ def _padded(cell: str, width: int, place: int) -> str:
     return room + cell if place else cell + room
 
 
-def rich_of(view: TopView) -> Any:
+def rich_of(view: TopView) -> Group:
     """Return the view as rich draws it. A user's names are no markup."""
     from rich.console import Group
     from rich.padding import Padding
@@ -321,7 +324,7 @@ def rich_of(view: TopView) -> Any:
                 text.stylize(f"not dim bold {colour}", QUESTION, QUESTION + len(answer))
             answers.append(text)
     below = 1 if answers else 0
-    parts: list[Any] = [Text(view.title, "bold", no_wrap=True), Padding(Group(*answers), (1, 0, below, 0))]
+    parts: list[Text | Padding] = [Text(view.title, "bold", no_wrap=True), Padding(Group(*answers), (1, 0, below, 0))]
     for section in view.sections:
         names, *rows = section.fitted(view.width)
         table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))

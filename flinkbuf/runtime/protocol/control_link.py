@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from flinkbuf.control.message_codec import MessageCodec
 from flinkbuf.runtime.protocol.messages import KINDS
@@ -42,7 +42,7 @@ class ControlLink:
         """
         self._client.send(self._codec.encode(message))
 
-    def receive(self, timeout_s: float | None) -> Any:
+    def receive(self, timeout_s: float | None) -> object:
         """Return the next message; None if none came in time, or `wake` was called. One thread only.
 
         Raises

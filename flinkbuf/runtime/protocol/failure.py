@@ -74,7 +74,7 @@ class JobFailedError(FlinkbufError):
     def __str__(self) -> str:
         return str(self.args[0])
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return _job_failed, (self.failure,)
 
 
@@ -89,7 +89,7 @@ class InternalJobError(FlinkbufError, RuntimeError):
 
     can_restart = False
 
-    def __init__(self, text: str, story: list[tuple[int, Any, list[Any]]] | None = None) -> None:
+    def __init__(self, text: str, story: list[tuple[int, object, list[object]]] | None = None) -> None:
         super().__init__(text)
         self.story = story or []
 
@@ -187,7 +187,7 @@ class Failure:
         """
         return self.exception if self.exception is not None else _job_failed(self)
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         return {**self.__dict__, "exception": None}
 
 

@@ -7,9 +7,10 @@ through this call. Flink: VertexFlameGraph.Node, VertexFlameGraphFactory.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Final
 
-Json = dict[str, Any]
+from flinkbuf.runtime.protocol.messages import Json
+
 ROOT_NAME: Final = "root"
 KINDS: Final = {"FULL": ("on", "off"), "ON_CPU": ("on",), "OFF_CPU": ("off",)}  # as Flink names them
 TERMINATED: Final = {"endTimestamp": -1}  # what is said of a task that does not run; Flink's number

@@ -7,16 +7,16 @@ token). A number of `KINDS` is never used again for another message.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 from flinkbuf.checkpoints.handles import SubtaskState
 from flinkbuf.checkpoints.options import CheckpointMetrics, CheckpointOptions
+from flinkbuf.control.message_codec import Json
 from flinkbuf.runtime.protocol.deployment import AttemptId, TaskDeploymentDescriptor
 from flinkbuf.runtime.protocol.failure import Failure
 
 PROGRAM_MANAGER: Final = "program"  # the id of the one in the program's own process; it has no slots
 NO_SESSION: Final = ""  # of a task's report that its task manager has not sent yet
-Json = dict[str, Any]  # numbers, texts, lists and dicts of them
 
 
 # ---- from a task manager

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import cloudpickle
 
@@ -37,12 +37,12 @@ class ReaderEnded:
     """From a source operator: it has come to its end, and no task waits for its watermark any more."""
 
 
-def _nothing(event: Any) -> Any:
+def _nothing(event: object) -> object:
     return None
 
 
 # By number: the class, what of an event goes into the frame, and how it is made of that again.
-_KINDS: Final[dict[int, tuple[type, Callable[[Any], Any], Callable[[Any], Any]]]] = {
+_KINDS: Final[dict[int, tuple[type, Callable[..., object], Callable[..., object]]]] = {
     1: (ReaderRegistered, _nothing, lambda content: ReaderRegistered()),
     2: (ReaderEnded, _nothing, lambda content: ReaderEnded()),
     3: (SplitRequested, lambda event: event.host, SplitRequested),
@@ -59,7 +59,7 @@ _KINDS: Final[dict[int, tuple[type, Callable[[Any], Any], Callable[[Any], Any]]]
 _NUMBERS: Final = {kind: number for number, (kind, _, _) in _KINDS.items()}
 
 
-def encode_event(event: Any) -> bytes:
+def encode_event(event: object) -> bytes:
     """Return an event as bytes.
 
     Raises
@@ -78,7 +78,7 @@ def encode_event(event: Any) -> bytes:
     return object_type().serialize((number, _KINDS[number][1](event)))
 
 
-def decode_event(data: bytes) -> Any:
+def decode_event(data: bytes) -> object:
     """Return the event; only where the other side has proved that it belongs to the job, as pickles are loaded.
 
     Raises
@@ -95,7 +95,7 @@ def decode_event(data: bytes) -> Any:
     return _KINDS[number][2](content)
 
 
-def _pickled(value: Any, what: str) -> Any:
+def _pickled(value: object, what: str) -> object:
     if type(value) in _PLAIN:
         return value
     try:
@@ -107,5 +107,5 @@ def _pickled(value: Any, what: str) -> Any:
         ) from error
 
 
-def _unpickled(content: Any) -> Any:
+def _unpickled(content: object) -> object:
     return cloudpickle.loads(content) if isinstance(content, bytes) else content

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from typing import Any
 
 from flinkbuf.checkpoints.handles import TaskRestore
 from flinkbuf.runtime.graph.job_plan import JobPlan, VertexPlan
 from flinkbuf.runtime.protocol.deployment import AttemptId
 from flinkbuf.runtime.protocol.failure import Failure
+from flinkbuf.runtime.protocol.messages import Json
 from flinkbuf.runtime.scheduler.execution_state import ExecutionState, ExecutionStep, next_state
 from flinkbuf.runtime.scheduler.manager import Manager
 from flinkbuf.runtime.scheduler.regions import Subtask
@@ -65,22 +65,22 @@ class Execution:
 
     def __init__(self, vertex: ExecutionVertex, attempt_number: int, now_ms: int) -> None:
         self.vertex = vertex
-        self.attempt = AttemptId(vertex.plan.id, vertex.index, attempt_number)
+        self.attempt: AttemptId = AttemptId(vertex.plan.id, vertex.index, attempt_number)
         self.state = ExecutionState.CREATED
         self.timestamps = {ExecutionState.CREATED: now_ms}
         self.manager: Manager | None = None
         self.failure: Failure | None = None
-        self.accumulators: dict[str, Any] = {}
-        self.metrics: dict[str, Any] = {}
+        self.accumulators: Json = {}
+        self.metrics: Json = {}
         self.reported_ms = 0
-        self.former_metrics: dict[str, Any] = {}
+        self.former_metrics: Json = {}
         self.former_ms = 0
         self.is_cancel_heard = False
         self.restore: TaskRestore | None = None
         self.deployed_after = 0
         self.canceled_after = 0
 
-    def keep(self, metrics: dict[str, Any] | None, accumulators: dict[str, Any] | None, now_ms: int) -> None:
+    def keep(self, metrics: Json | None, accumulators: Json | None, now_ms: int) -> None:
         """Keep the newest accumulators and metrics of a report; a report without them changes nothing."""
         self.vertex.job_vertex.version += 1
         if metrics:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from flinkbuf.runtime.protocol.job_status import JobStatus, JobStep, next_status
 from flinkbuf.runtime.scheduler.master_actions import SendTo, StatusChanged
 
-Action = Any  # one of master_actions.py
+Action = object  # one of master_actions.py
 
 
 class MasterOutbox:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
-from flinkbuf.runtime.protocol.messages import PROGRAM_MANAGER, RegisterManager
+from flinkbuf.runtime.protocol.messages import PROGRAM_MANAGER, Json, RegisterManager
 
 
 @dataclass(eq=False)
@@ -22,7 +21,7 @@ class Manager:
     registration: RegisterManager
     registered_ms: int
     heard_ms: int
-    metrics: dict[str, Any] = field(default_factory=dict)
+    metrics: Json = field(default_factory=dict)
 
     @property
     def host(self) -> str:

@@ -12,7 +12,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable
 from dataclasses import fields
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from flinkbuf.log import logger
 from flinkbuf.runtime.driver.running_job import RunningJob
@@ -148,8 +148,9 @@ def graph_of(name: str, task_count: int, *, is_pointwise: bool) -> JobGraph:
     return graph
 
 
-def _by_spark() -> None:
+def _by_spark() -> NoReturn:
     """Make no operator: what a task does came with Spark's closure, and Spark's thread does it."""
+    raise NotImplementedError("Spark's thread does what a task of an exchange does")
 
 
 # ---- those of each SparkContext

@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
-Json = dict[str, Any]
+from flinkbuf.runtime.protocol.messages import Json
 
 
 class Accumulator(ABC):
