@@ -10,13 +10,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from numbers import Real
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from flinkbuf.async_io.retry import as_retry
 from flinkbuf.errors import FlinkbufError
-
-if TYPE_CHECKING:
-    from flinkbuf.async_io.admission import Work
 
 _DEFAULT_THREADS = 32
 
@@ -374,7 +371,7 @@ class ResultFuture:
     """
 
     def __init__(
-        self, on_complete: Callable[[ResultFuture, object, BaseException | None], None], work: Work, record_text: str
+        self, on_complete: Callable[[ResultFuture, object, BaseException | None], None], work: Any, record_text: str
     ) -> None:
         self.work = work
         self._on_complete = on_complete

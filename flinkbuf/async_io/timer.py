@@ -6,10 +6,7 @@ import asyncio
 import heapq
 from collections.abc import Callable
 from time import monotonic
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from flinkbuf.async_io.admission import Work
+from typing import Any
 
 _STALL_SECONDS = 0.05  # after so long a standstill of the loop, answers that wait are read before timeouts count
 
@@ -94,14 +91,14 @@ class Timeouts:
         What runs, by the time of its beginning; whoever knows of its end takes it out.
     """
 
-    def __init__(self, timers: Timers, seconds: float | None, on_timeout: Callable[[Work], None]) -> None:
-        self.running: dict[Work, None] = {}
+    def __init__(self, timers: Timers, seconds: float | None, on_timeout: Callable[[Any], None]) -> None:
+        self.running: dict[Any, None] = {}
         self._timers, self._seconds, self._on_timeout = timers, seconds, on_timeout
         self._handle: asyncio.TimerHandle | None = None
         self._due = 0.0  # when the handle should run
         self._grace_until = 0.0  # no timeout counts before: the loop stood still
 
-    def begin(self, work: Work) -> None:
+    def begin(self, work: Any) -> None:
         """Note that `work` begins now, as its `submitted`."""
         work.submitted = now = monotonic()
         self.running[work] = None

@@ -179,17 +179,13 @@ class Verification:
     problems: tuple[Problem, ...]
 
 
-def verify(
-    storage: CheckpointStorage, path: str, progress: Callable[[int], object] = lambda size: None
-) -> Verification:
+def verify(storage: CheckpointStorage, path: str) -> Verification:
     """Read every byte of a checkpoint and check every checksum; go on where something is wrong.
 
     Parameters
     ----------
     storage : CheckpointStorage
     path : str
-    progress : callable
-        Called with numbers of bytes that were read.
 
     Raises
     ------
@@ -207,7 +203,6 @@ def verify(
         except (CorruptDataError, OSError) as error:
             problems.append(Problem(what, str(error)))
         count, size = count + 1, size + handle.size
-        progress(handle.size)
     return Verification(count, size, tuple(problems))
 
 

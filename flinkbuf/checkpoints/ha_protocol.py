@@ -99,10 +99,10 @@ class Pause:
     why: str
 
 
-# ---- the state that holders agree on
-
-
 Step = ListNames | Create | Write | Read | Touch | Delete | Pause
+
+
+# ---- the state that holders agree on
 
 
 @dataclass(frozen=True)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from flinkbuf.checkpoints.options import SnapshotKind
 from flinkbuf.common.completable_future import CompletableFuture, completed, failed
-from flinkbuf.common.job_execution_result import JobExecutionResult
+from flinkbuf.common.job_execution_result import Accumulators, JobExecutionResult
 from flinkbuf.common.job_id import JobID
 from flinkbuf.log import logger
 from flinkbuf.runtime.driver.checkpoint_log import log_stop
@@ -151,7 +151,7 @@ class JobClient:
         self._job.trigger_savepoint(savepoint_directory).add_done_callback(made)
         return CompletableFuture(path)
 
-    def get_accumulators(self) -> CompletableFuture[dict[str, Any]]:
+    def get_accumulators(self) -> CompletableFuture[Accumulators]:
         """Return what the job's functions have gathered so far, by name; a job that has ended can be asked, too."""
         try:
             return completed(self._job.accumulators())

@@ -7,6 +7,8 @@ from typing import Any
 
 from flinkbuf.common.job_id import JobID
 
+Accumulators = dict[str, Any]  # by name: of whatever type a function has added
+
 
 class JobExecutionResult:
     """What ``env.execute`` returns.
@@ -36,7 +38,7 @@ class JobExecutionResult:
         """Return one accumulator's result; None: there is no such."""
         return self._accumulators.get(accumulator_name)
 
-    def get_all_accumulator_results(self) -> dict[str, Any]:
+    def get_all_accumulator_results(self) -> Accumulators:
         """Return what the functions of the job have gathered, by name."""
         return dict(self._accumulators)
 

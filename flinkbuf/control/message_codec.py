@@ -208,8 +208,10 @@ def _json(value: object, depth: int = 0) -> object:
     """Return a value as JSON has it, at whatever depth: tuples are lists, numpy's numbers are Python's."""
     if value is None or type(value) in (bool, int, float, str):
         return value
-    if isinstance(value, (str, numbers.Real)):
-        return str(value) if isinstance(value, str) else _plain_number(value)
+    if isinstance(value, str):
+        return str(value)
+    if isinstance(value, numbers.Real):
+        return int(value) if isinstance(value, numbers.Integral) else float(value)
     if depth == _DEPTH_MAX:
         raise _Mismatch(f"nested at most {_DEPTH_MAX} times", value)
     if isinstance(value, (list, tuple)):
@@ -220,10 +222,6 @@ def _json(value: object, depth: int = 0) -> object:
         if type(name) is not str:
             raise _Mismatch("a dict by texts", value)
     return {name: _json(each, depth + 1) for name, each in value.items()}
-
-
-def _plain_number(value: numbers.Real) -> int | float:
-    return int(value) if isinstance(value, numbers.Integral) else float(value)
 
 
 _SCALARS: dict[object, _Shape] = {

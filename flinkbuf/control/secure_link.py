@@ -155,7 +155,11 @@ class SecureLink:
         try:
             while self._reader is None and self._greet():
                 pass
-            return self._payloads()
+            payloads: list[bytes] = []
+            if self._reader is not None:
+                while (payload := self._reader.take(self._received)) is not None:
+                    payloads.append(payload)
+            return payloads
         except RemoteTransportError as error:
             self._failure = str(error)
             self._received.clear()
@@ -176,13 +180,6 @@ class SecureLink:
     def _greet(self) -> bool:
         """Take one step of the greeting; False if more has to come first."""
         raise NotImplementedError
-
-    def _payloads(self) -> list[bytes]:
-        payloads: list[bytes] = []
-        if self._reader is not None:
-            while (payload := self._reader.take(self._received)) is not None:
-                payloads.append(payload)
-        return payloads
 
     def _take(self, size: int) -> bytes | None:
         if len(self._received) < size:
@@ -306,19 +303,16 @@ class ClientLink(SecureLink):
             server_nonce = self._take(NONCE_SIZE)
             if server_nonce is None:
                 return False
-            self._prove(server_nonce)
+            group = self.group_id.encode("utf-8", "surrogatepass")
+            self._transcript = _transcript(self.group_id, server_nonce, self._nonce)
+            proof = _digest(self._secret, b"client knows", *self._transcript)
+            self._output += len(group).to_bytes(2, "big") + group + self._nonce + proof
             return True
         answer = self._take(1 + _MAC_SIZE)
         if answer is None:
             return False
         self._check_answer(answer[:1], answer[1:], self._transcript)
         return True
-
-    def _prove(self, server_nonce: bytes) -> None:
-        group = self.group_id.encode("utf-8", "surrogatepass")
-        self._transcript = _transcript(self.group_id, server_nonce, self._nonce)
-        proof = _digest(self._secret, b"client knows", *self._transcript)
-        self._output += len(group).to_bytes(2, "big") + group + self._nonce + proof
 
     def _check_answer(self, answer: bytes, proof: bytes, transcript: tuple[bytes, ...]) -> None:
         if not hmac.compare_digest(_digest(self._secret, b"server knows", answer, *transcript), proof):

@@ -42,7 +42,6 @@ from flinkbuf.streaming.time.watermark_strategy import WatermarkStrategy
 from flinkbuf.types.type_information import TypeInformation
 
 if TYPE_CHECKING:
-    from flinkbuf._core.operators.stream_operator import StreamOperator
     from flinkbuf.datastream.columns import ColumnStream
     from flinkbuf.datastream.program.job_start import ProgramJob
     from flinkbuf.runtime.driver.rescalable_job import RescalableJob
@@ -970,7 +969,7 @@ class StreamExecutionEnvironment:
         self,
         name: str,
         type_info: TypeInformation | None,
-        factory: Callable[[], StreamOperator],
+        factory: Callable[[], Any],
         *,
         is_parallel: bool,
         is_legacy_source: bool = False,

@@ -181,7 +181,10 @@ class Launcher:
 
     def _leave_launcher(self, output: int, errors: int) -> None:
         os.setpgid(0, 0)  # killing the group also kills the processes that its functions start
-        _die_with_parent(self._pid)
+        if _LIBC is not None:  # it is killed when the launcher has ended, however
+            _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+            if os.getppid() != self._pid:  # it was faster
+                os._exit(1)
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -266,14 +269,6 @@ def _exit(code: int) -> NoReturn:
                 stream.flush()
     finally:
         os._exit(code)
-
-
-def _die_with_parent(parent_pid: int) -> None:
-    """Have the system kill this process when the launcher has ended, however."""
-    if _LIBC is not None:
-        _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent_pid:  # it was faster
-            os._exit(1)
 
 
 def _pidfd(pid: int) -> int | None:

@@ -177,7 +177,7 @@ def _place(id: str, attempts: list[AttemptPicture], now_ms: int) -> Json:
     return {
         "host": shown[0]["host"],
         "endpoint": shown[0]["endpoint"],
-        "status": _state_of(attempts),
+        "status": aggregate_state(Counter(attempt.state for attempt in attempts)).name,
         "start-time": start_ms,
         "end-time": end_ms,
         "duration": duration_ms,
@@ -186,10 +186,6 @@ def _place(id: str, attempts: list[AttemptPicture], now_ms: int) -> Json:
         "taskmanager-id": id,
         "aggregated": _aggregated(attempts, now_ms),
     }
-
-
-def _state_of(attempts: list[AttemptPicture]) -> str:
-    return aggregate_state(Counter(attempt.state for attempt in attempts)).name
 
 
 def subtask_of(found: VertexPicture, parts: Mapping[str, str]) -> SubtaskPicture:

@@ -68,7 +68,6 @@ class CheckpointCoordinator:
     fail : callable
         ``fail(failure, task_name, now_ms)``: the job has to begin again over it.
     initial : RestoredCheckpoint or None
-    next_checkpoint_id : int
     chance : DelayChance or None
         How long after the start of all tasks the first one begins; None: as soon as it may.
 
@@ -92,7 +91,6 @@ class CheckpointCoordinator:
         fail: Fail,
         *,
         initial: RestoredCheckpoint | None = None,
-        next_checkpoint_id: int = 1,
         chance: DelayChance | None = None,
     ) -> None:
         self.config = config
@@ -107,7 +105,7 @@ class CheckpointCoordinator:
         self._planner = CheckpointPlanner(tasks.graph, after_tasks_finish=config.after_tasks_finish)
         self._requests = CheckpointRequests(config.concurrency, config.min_pause_ms)
         self._failures = CheckpointFailures(config.tolerable_failures)
-        self._next_id = next_checkpoint_id
+        self._next_id = 1
         self._request_count = 0
         self._last_completion_ms = NEVER_MS
         self._periodic_ms: int | None = None  # when the next periodic checkpoint is due; None: never
@@ -388,15 +386,12 @@ class CheckpointCoordinator:
             self._notices.complete(pending)
             if self._has_coordinators:
                 self._outbox.do(NotifyCoordinators(pending.id))
-            self._subsume_before(pending.id, now_ms)
+            for other in list(self.pending.values()):
+                if other.id < pending.id and other.can_be_subsumed:
+                    self._abort(other, _Reason.CHECKPOINT_SUBSUMED, now_ms)
             self._is_done = pending.is_last
         self._discard(discards)
         self._outbox.do(CheckpointEnded(record))
-
-    def _subsume_before(self, id: int, now_ms: int) -> None:
-        for other in list(self.pending.values()):
-            if other.id < id and other.can_be_subsumed:
-                self._abort(other, _Reason.CHECKPOINT_SUBSUMED, now_ms)
 
     def _discard(self, discards: list[DiscardState]) -> None:
         for discard in discards:

@@ -80,7 +80,9 @@ class CheckpointRestores:
         latest = self._store.latest
         states: dict[str, StateHandle] = {}
         if latest is not None:
-            assignment = self._assignment_of(latest)
+            assignment = self._assignment
+            if assignment is None or assignment.metadata is not latest.metadata:
+                assignment = self._assignment = StateAssignment(latest.metadata, self._plan, is_same_plan=True)
             for subtask in subtasks:
                 subtask.current.restore = assignment.restore_of(*subtask.key)
             if is_global:
@@ -111,9 +113,3 @@ class CheckpointRestores:
         traceback = failure.traceback and f"{failure.traceback.rstrip()}\n{advice}"
         message = f"{failure.message}; {advice}"
         return replace(failure, message=message, traceback=traceback, can_restart=False, exception=None)
-
-    def _assignment_of(self, completed: CompletedCheckpoint) -> StateAssignment:
-        known = self._assignment
-        if known is None or known.metadata is not completed.metadata:
-            known = self._assignment = StateAssignment(completed.metadata, self._plan, is_same_plan=True)
-        return known

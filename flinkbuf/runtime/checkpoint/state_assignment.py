@@ -103,7 +103,8 @@ class StateAssignment:
         if self._finished[vertex_index]:
             return TaskRestore(checkpoint_id, is_finished=True)
         restores = (self._operator_restore(vertex, each, subtask) for each in vertex.operators)
-        channels = self._channels_of(vertex, subtask) if self._has_channel_state else SubtaskState()
+        old = self._old_vertices[vertex.id].subtasks[subtask] if self._has_channel_state else None
+        channels = old or SubtaskState()
         return TaskRestore(
             checkpoint_id,
             tuple(each for each in restores if each is not None),
@@ -130,9 +131,6 @@ class StateAssignment:
                 return None
             deal = self._deals[operator.id] = _Deal(old, vertex)
         return deal.restore_of(subtask)
-
-    def _channels_of(self, vertex: VertexPlan, subtask: int) -> SubtaskState:
-        return self._old_vertices[vertex.id].subtasks[subtask] or SubtaskState()
 
     # ---- what was finished
 

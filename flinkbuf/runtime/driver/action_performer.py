@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Final
 
 from flinkbuf.control.secure_link import MessageTooLargeError
 from flinkbuf.log import logger
@@ -89,10 +88,36 @@ class ActionPerformer:
 
     def perform(self, action: object) -> None:
         """Perform one action; its results come back to the job as stimuli."""
-        perform = self._PERFORM.get(type(action))
-        if perform is None:
-            raise TypeError(f"a job master does not ask for {action!r}")
-        perform(self, action)
+        match action:
+            case StartManagers():
+                self._start_managers(action)
+            case SendTo():
+                self._send_to(action)
+            case StopManager():
+                self._stop_manager(action)
+            case SubtaskGone():
+                self._manager_of.pop(action.attempt, None)
+                self._coordinators.gone(action.attempt)
+            case ResetSources():
+                reading = {key: partial(self._checkpoints.read, handle) for key, handle in action.states.items()}
+                self._coordinators.reset(action.subtasks, action.is_global, action.checkpoint_id, reading)
+            case TellCoordinator():
+                self._coordinators.tell(action.attempt, action.operator_id, action.payload)
+            case SnapshotCoordinators(checkpoint_id):
+                self._coordinators.snapshot(
+                    checkpoint_id,
+                    lambda states, failure: self._tell(CoordinatorsSnapshotted(checkpoint_id, states, failure)),
+                )
+            case NotifyCoordinators():
+                self._coordinators.complete(action.checkpoint_id)
+            case StoreCheckpoint():
+                self._checkpoints.store(action)
+            case WithdrawCheckpoint():
+                self._checkpoints.withdraw(action)
+            case DiscardState():
+                self._checkpoints.discard(action)
+            case _:
+                raise TypeError(f"a job master does not ask for {action!r}")
 
     def close(self) -> None:
         """Free everything, and wait until it is freed."""
@@ -138,52 +163,9 @@ class ActionPerformer:
         except Exception:
             logger.exception("a task manager of job %s could not be stopped", self._job.job_id)
 
-    def _subtask_gone(self, action: SubtaskGone) -> None:
-        self._manager_of.pop(action.attempt, None)
-        self._coordinators.gone(action.attempt)
-
-    def _reset_sources(self, action: ResetSources) -> None:
-        reading = {key: partial(self._checkpoints.read, handle) for key, handle in action.states.items()}
-        self._coordinators.reset(action.subtasks, action.is_global, action.checkpoint_id, reading)
-
-    def _snapshot_coordinators(self, action: SnapshotCoordinators) -> None:
-        def taken(states: dict[str, bytes], failure: Failure | None) -> None:
-            self._tell(CoordinatorsSnapshotted(action.checkpoint_id, states, failure))
-
-        self._coordinators.snapshot(action.checkpoint_id, taken)
-
     def coordinators_were_heard(self, checkpoint_id: int) -> None:
         """Let coordinators send events again: the job master has acted on the state that they gave."""
         self._coordinators.let_go(checkpoint_id)
-
-    def _notify_coordinators(self, action: NotifyCoordinators) -> None:
-        self._coordinators.complete(action.checkpoint_id)
-
-    def _store_checkpoint(self, action: StoreCheckpoint) -> None:
-        self._checkpoints.store(action)
-
-    def _withdraw_checkpoint(self, action: WithdrawCheckpoint) -> None:
-        self._checkpoints.withdraw(action)
-
-    def _discard_state(self, action: DiscardState) -> None:
-        self._checkpoints.discard(action)
-
-    def _tell_coordinator(self, action: TellCoordinator) -> None:
-        self._coordinators.tell(action.attempt, action.operator_id, action.payload)
-
-    _PERFORM: Final[dict[type, Callable[..., None]]] = {
-        StartManagers: _start_managers,
-        SendTo: _send_to,
-        StopManager: _stop_manager,
-        SubtaskGone: _subtask_gone,
-        ResetSources: _reset_sources,
-        TellCoordinator: _tell_coordinator,
-        SnapshotCoordinators: _snapshot_coordinators,
-        NotifyCoordinators: _notify_coordinators,
-        StoreCheckpoint: _store_checkpoint,
-        WithdrawCheckpoint: _withdraw_checkpoint,
-        DiscardState: _discard_state,
-    }
 
     def _started_provider(self) -> ManagerProvider:
         if self._provider is None:

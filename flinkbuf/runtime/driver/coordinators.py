@@ -332,11 +332,8 @@ class _Source:
             self._coordinator = None
         self._locate(error, attempt or AttemptId(self.vertex_id, 0, 0), "enumerator")
         self._fail(Failure.of(error))
-        self._close_failed(which[0])
-
-    def _close_failed(self, coordinator: SourceCoordinator) -> None:
         try:
-            coordinator.close()
+            which[0].close()
         except BaseException:
             logger.exception("closing the coordinator of a source that had failed failed, too")
 

@@ -221,7 +221,8 @@ class ShippedFiles:
             self._make_importable(root, work.path, undone)
             cached = self._cached(root, work.path)
             if self.archives:
-                _change_directory(work.path / WORK, undone)
+                undone.callback(os.chdir, os.getcwd())
+                os.chdir(work.path / WORK)
             settings = dataclasses.replace(bundle.settings, cached_files=cached)
             yield dataclasses.replace(bundle, settings=settings)
 
@@ -264,11 +265,6 @@ def _restore_path(before: list[str], places: list[str]) -> None:
             del sys.modules[name]
     for place in places:
         sys.path_importer_cache.pop(place, None)
-
-
-def _change_directory(directory: Path, undone: contextlib.ExitStack) -> None:
-    undone.callback(os.chdir, os.getcwd())
-    os.chdir(directory)
 
 
 def _content_named(path: str, directory: Path) -> Path:

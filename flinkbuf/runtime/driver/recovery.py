@@ -204,7 +204,10 @@ def _go_on(store: HaStore, is_cancelled: Callable[[], bool], falls_back: bool, s
         return taken.result.status
     ends: list[Callable[[], None]] = []
     try:
-        stored = _stored_job(taken)
+        previous = taken.lease.previous
+        if previous.job is None:
+            raise LookupError(f"job {taken.store.job_name!r} was never begun: start its program again")
+        stored = StoredJob.from_bytes(previous.job)
         job = stored_running_job(taken, stored, lambda error: [end() for end in ends])
         if serve is not None:
             ends.append(serve(job, stored))
@@ -223,13 +226,6 @@ def _lease_timeout_ms(store: HaStore) -> int:
     """Return the timeout of the job's own program, which renews its lease several times within that."""
     job = store.peek().job
     return DEFAULT_LEASE_TIMEOUT_MS if job is None else StoredJob.from_bytes(job).lease_timeout_ms
-
-
-def _stored_job(taken: TakenJob) -> StoredJob:
-    previous = taken.lease.previous
-    if previous.job is None:
-        raise LookupError(f"job {taken.store.job_name!r} was never begun: start its program again")
-    return StoredJob.from_bytes(previous.job)
 
 
 def stored_running_job(

@@ -228,7 +228,8 @@ class RunningJob:
             self._give_up(error)
             raise
         _running.add(self)
-        _be_first_at_exit()
+        atexit.unregister(_cancel_what_runs)  # anew, as the last: it is called before what targets have registered
+        atexit.register(_cancel_what_runs)
         try:
             thread.start()
         except RuntimeError as refusal:  # the system has no thread left
@@ -471,7 +472,10 @@ class RunningJob:
         deadline_ms, now_ms = self._master.next_deadline_ms, self._now_ms()
         if now_ms >= self._next_picture_ms:
             self._next_picture_ms = now_ms + PICTURE_INTERVAL_MS
-            self._take_picture_if_possible()
+            try:
+                self._take_picture()
+            except Exception:  # the job's own control may have failed
+                logger.exception("there is no new picture of job %s", self.job_id)
         until_ms = self._next_picture_ms if deadline_ms is None else min(deadline_ms, self._next_picture_ms)
         try:
             item = self._inbox.get(timeout=max(until_ms - now_ms, 0) / 1_000)
@@ -490,13 +494,6 @@ class RunningJob:
         if not self.picture.is_over:
             self.picture = self._maker.make(self._now_ms())
         return self.picture
-
-    def _take_picture_if_possible(self) -> None:
-        """Take the picture, or go on without: the job's own control may have failed."""
-        try:
-            self._take_picture()
-        except Exception:
-            logger.exception("there is no new picture of job %s", self.job_id)
 
     def _sample_threads(self, request: int) -> None:
         """Ask the managers of a task's busiest subtasks for samples of their threads; on the job's thread."""
@@ -687,12 +684,6 @@ def _plan(graph: JobGraph, job_id: str, target: Target) -> JobPlan:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_running.clear)  # a forked child has no threads of its parent's jobs to wait for
-
-
-def _be_first_at_exit() -> None:
-    """Register the cancel at exit anew, as the last: it is called before what targets have registered."""
-    atexit.unregister(_cancel_what_runs)
-    atexit.register(_cancel_what_runs)
 
 
 def _cancel_what_runs() -> None:

@@ -26,7 +26,14 @@ from flinkbuf.runtime.graph.stream_graph import (
     is_pipelined,
 )
 from flinkbuf.runtime.graph.transformation import ColumnKeyExchange, CustomExchange, KeyedExchange
-from flinkbuf.streaming.chain.operator_config import ChainConfig, ChainedEdge, InputConfig, NetworkEdge, OperatorConfig
+from flinkbuf.streaming.chain.operator_config import (
+    ChainConfig,
+    ChainedEdge,
+    HasLifecycle,
+    InputConfig,
+    NetworkEdge,
+    OperatorConfig,
+)
 from flinkbuf.types.types import TypeInformation, object_type
 
 
@@ -242,11 +249,11 @@ def _network_edge(edge: StreamEdge, job_edge: JobEdge) -> NetworkEdge:
     )
 
 
-def _functions_of(partitioner: object) -> tuple[object, ...]:
+def _functions_of(partitioner: object) -> tuple[HasLifecycle, ...]:
     """The user's functions that want to be opened and closed."""
     exchange = partitioner if isinstance(partitioner, (KeyedExchange, CustomExchange)) else None
-    functions = (getattr(exchange, name, None) for name in ("selector", "partition"))
-    return tuple(function for function in functions if hasattr(function, "open") and hasattr(function, "close"))
+    found = (getattr(exchange, name, None) for name in ("selector", "partition"))
+    return tuple(each for each in found if each is not None and hasattr(each, "open") and hasattr(each, "close"))
 
 
 def _type_of(edge: StreamEdge) -> TypeInformation:

@@ -18,7 +18,6 @@ from flinkbuf.runtime.graph.user_code import PickledChain
 from flinkbuf.streaming.chain.operator_config import ExecutionSettings
 
 if TYPE_CHECKING:
-    from flinkbuf.runtime.driver.job_files import JobFiles, ShippedFiles
     from flinkbuf.runtime.graph.job_graph import JobGraph
 
 DEFAULT_MANAGED_MEMORY = 128 * 1024**2
@@ -57,7 +56,7 @@ class JobBundle:
     network: NetworkConfig | None = None
     network_segments: int | None = None
     managed_memory_bytes: int = DEFAULT_MANAGED_MEMORY
-    files: JobFiles | ShippedFiles | tuple[()] = ()
+    files: Any = ()
     temporary_directories: tuple[str, ...] = ()
     sys_path: tuple[str, ...] = ()
     working_directory: str | None = None

@@ -89,7 +89,6 @@ class LocalShuffle:
     ----------
     num_segments : int
         Buffers of all partitions together, such as `segments_needed` says. Memory is taken when it is used.
-    segment_size : int, default 32768
     io_manager : IOManager, optional
         For blocking partitions; this shuffle's from now on.
     """
@@ -97,11 +96,9 @@ class LocalShuffle:
     host = ""
     data_port = 0
 
-    def __init__(
-        self, num_segments: int, segment_size: int = SEGMENT_SIZE, *, io_manager: IOManager | None = None
-    ) -> None:
+    def __init__(self, num_segments: int, *, io_manager: IOManager | None = None) -> None:
         self.io_manager = io_manager
-        self.pool = NetworkBufferPool(num_segments, segment_size)
+        self.pool = NetworkBufferPool(num_segments, SEGMENT_SIZE)
         self._lock = threading.Lock()
         self._partitions: dict[str, ResultPartition] = {}
         self._names: defaultdict[AttemptId, list[str]] = defaultdict(list)

@@ -52,7 +52,6 @@ from flinkbuf.runtime.protocol.deployment import AttemptId, TaskDeploymentDescri
 from flinkbuf.runtime.protocol.flame_tree import FlameTree
 from flinkbuf.runtime.protocol.messages import HeartbeatRequest, Json, RegisterManager, TaskStateReport
 from flinkbuf.runtime.protocol.time_passed import TimePassed
-from flinkbuf.streaming.chain.operator_config import ExecutionSettings
 from flinkbuf.streaming.task.task_state import TaskState
 from flinkbuf.streaming.time.clock import Clock, SystemClock
 
@@ -120,7 +119,14 @@ class TaskManager:
         self._link = link
         self._shuffle = shuffle
         self._surroundings = TaskSurroundings(bundle, shuffle, clock or SystemClock(), self._tell, target_io)
-        self._executor = TaskExecutor(config or _config_of(bundle.settings, can_kill_process))
+        self._executor = TaskExecutor(
+            config
+            or TaskExecutorConfig(
+                cancellation_interval_ms=bundle.settings.task_cancellation_interval_ms,
+                cancellation_timeout_ms=bundle.settings.task_cancellation_timeout_ms,
+                can_kill_process=can_kill_process,
+            )
+        )
         self._ticks = ticks
         self._make_task = make_task
         self._inbox: queue.SimpleQueue[object] = queue.SimpleQueue()  # events of this process
@@ -208,19 +214,50 @@ class TaskManager:
             # Reading files lets others have the interpreter, perhaps for long: before it counts as heard, not after.
             self._process_figures = self._process.look()
         for action in self._executor.handle(message, self._now_ms()):
-            _PERFORM[type(action)](self, action)
+            self._perform(action)
         if isinstance(message, TaskStateReport) and TaskState(message.state).is_terminal:
-            self._forget_thread(message.attempt)
-
-    def _forget_thread(self, attempt: AttemptId) -> None:
-        """Drop the thread of a task that has reported its end: it ends by itself, or is waited for at the end."""
-        task = self._tasks.pop(attempt, None)
-        self._ended = [each for each in self._ended if not each.join(0)]
-        self._threads = [each for each in self._threads if each.is_alive()]
-        if task is not None:
-            self._ended.append(task)
+            # Its thread ends by itself, or is waited for at the end.
+            task = self._tasks.pop(message.attempt, None)
+            self._ended = [each for each in self._ended if not each.join(0)]
+            self._threads = [each for each in self._threads if each.is_alive()]
+            if task is not None:
+                self._ended.append(task)
 
     # ---- actions ----------------------------------------------------------------------------------------
+
+    def _perform(self, action: object) -> None:
+        """Perform an action of the task executor, one of task_actions.py."""
+        match action:
+            case SendMessage():
+                self._send(action.message)
+            case AskMetrics():
+                self._ask_metrics(action)
+            case StartTask():
+                self._start_task(action.descriptor)
+            case StopTask():
+                self._stop_task(action)
+            case InterruptTask():
+                self._interrupt_task(action)
+            case DropPartitions():
+                self._shuffle.release_partitions(action.partition_ids)
+            case ForgetTask():
+                self._shuffle.release(action.attempt)
+            case DeliverOperatorEvent() if task := self._tasks.get(action.attempt):
+                task.deliver(action.operator_id, action.payload)
+            case TriggerTask() if task := self._tasks.get(action.attempt):
+                task.trigger_checkpoint(action.checkpoint_id, action.timestamp_ms, action.options)
+            case NotifyTask() if task := self._tasks.get(action.attempt):
+                task.notify_checkpoint(action.checkpoint_id, action.is_complete, action.latest_completed_id)
+            case SampleThreads():
+                self._sample_threads(action)
+            case InspectProcess():
+                self._send(replace(action.answer, answer=_INSPECTED.get(action.subject, dict)()))
+            case KillProcess():
+                self._kill_process(action)
+            case LeaveProcess():
+                self._leave_process(action)
+            case Warn():
+                logger.warning("task manager %s: %s", self.manager_id, action.text)
 
     def _send(self, message: object) -> None:
         if not self._is_connected:
@@ -244,9 +281,6 @@ class TaskManager:
             if task is not None:
                 task.fail(reason)
 
-    def _send_message(self, action: SendMessage) -> None:
-        self._send(action.message)
-
     def _ask_metrics(self, action: AskMetrics) -> None:
         metrics = {str(attempt): task.metrics() for attempt, task in self._tasks.items()}
         accumulators = {str(attempt): each for attempt, task in self._tasks.items() if (each := task.accumulators())}
@@ -262,8 +296,7 @@ class TaskManager:
             **self._shuffle.figures(),
         }
 
-    def _start_task(self, action: StartTask) -> None:
-        descriptor = action.descriptor
+    def _start_task(self, descriptor: TaskDeploymentDescriptor) -> None:
         memory = self._memories.get(descriptor.slot_index)
         if memory is None:
             memory = self._memories[descriptor.slot_index] = MemoryManager(self._bundle.managed_memory_bytes)
@@ -293,39 +326,11 @@ class TaskManager:
             )
             task.interrupt()
 
-    def _forget_task(self, action: ForgetTask) -> None:
-        self._shuffle.release(action.attempt)
-
-    def _drop_partitions(self, action: DropPartitions) -> None:
-        self._shuffle.release_partitions(action.partition_ids)
-
-    def _deliver(self, action: DeliverOperatorEvent) -> None:
-        task = self._tasks.get(action.attempt)
-        if task is not None:
-            task.deliver(action.operator_id, action.payload)
-
-    def _trigger(self, action: TriggerTask) -> None:
-        task = self._tasks.get(action.attempt)
-        if task is not None:
-            task.trigger_checkpoint(action.checkpoint_id, action.timestamp_ms, action.options)
-
-    def _notify(self, action: NotifyTask) -> None:
-        task = self._tasks.get(action.attempt)
-        if task is not None:
-            task.notify_checkpoint(action.checkpoint_id, action.is_complete, action.latest_completed_id)
-
     def _sample_threads(self, action: SampleThreads) -> None:
         """Start a sample without waiting for it; a request beyond the limit is answered with no samples."""
         threads = [self._tasks[attempt].thread for attempt in action.attempts if attempt in self._tasks]
         if not self._sampler.ask(action.request, threads, action.count, action.interval_ms):
             self._tell(ThreadsSampled(action.request, FlameTree(1).root))
-
-    def _inspect_process(self, action: InspectProcess) -> None:
-        found = _INSPECTED.get(action.subject, dict)()
-        self._send(replace(action.answer, answer=found))
-
-    def _warn(self, action: Warn) -> None:
-        logger.warning("task manager %s: %s", self.manager_id, action.text)
 
     def _leave_process(self, action: LeaveProcess) -> None:
         self._reason = action.reason
@@ -379,30 +384,4 @@ class TaskManager:
         self._tasks, self._ended, self._threads = {}, [], []
 
 
-def _config_of(settings: ExecutionSettings, can_kill_process: bool) -> TaskExecutorConfig:
-    return TaskExecutorConfig(
-        cancellation_interval_ms=settings.task_cancellation_interval_ms,
-        cancellation_timeout_ms=settings.task_cancellation_timeout_ms,
-        can_kill_process=can_kill_process,
-    )
-
-
 _INSPECTED: Final[dict[str, Callable[[], Json]]] = {"log": lambda: {"log": logged()}, "thread-dump": thread_dump}
-
-_PERFORM: Final[dict[type, Callable[..., None]]] = {
-    SendMessage: TaskManager._send_message,
-    AskMetrics: TaskManager._ask_metrics,
-    StartTask: TaskManager._start_task,
-    StopTask: TaskManager._stop_task,
-    InterruptTask: TaskManager._interrupt_task,
-    DropPartitions: TaskManager._drop_partitions,
-    ForgetTask: TaskManager._forget_task,
-    DeliverOperatorEvent: TaskManager._deliver,
-    TriggerTask: TaskManager._trigger,
-    NotifyTask: TaskManager._notify,
-    SampleThreads: TaskManager._sample_threads,
-    InspectProcess: TaskManager._inspect_process,
-    KillProcess: TaskManager._kill_process,
-    LeaveProcess: TaskManager._leave_process,
-    Warn: TaskManager._warn,
-}

@@ -5,7 +5,6 @@ Flink: DefaultScheduler.handleTaskFailure, restartTasksWithDelay.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 from flinkbuf.checkpoints.failure_reason import CheckpointFailureReason
@@ -14,7 +13,7 @@ from flinkbuf.runtime.master.failure_history import FailureEntry, FailureHistory
 from flinkbuf.runtime.master.restart_strategy import RestartStrategy
 from flinkbuf.runtime.protocol.job_status import JobStatus, JobStep
 from flinkbuf.runtime.protocol.messages import PROGRAM_MANAGER
-from flinkbuf.runtime.scheduler.execution_graph import Execution, ExecutionVertex
+from flinkbuf.runtime.scheduler.execution_graph import ExecutionVertex
 from flinkbuf.runtime.scheduler.execution_state import ExecutionState
 from flinkbuf.runtime.scheduler.job_life import JobLife
 from flinkbuf.runtime.scheduler.regions import BlockingInput, Subtask
@@ -155,12 +154,10 @@ class Failover:
 
     def _fail(self, now_ms: int) -> None:
         self.life.step(JobStep.FAIL, now_ms)
-        self.history.took_down(self._graph.open_count, (str(each.vertex) for each in self._open_executions()))
+        open_now = (str(each.vertex) for each in self._graph.executions() if not each.state.is_terminal)
+        self.history.took_down(self._graph.open_count, open_now)
         self._checkpoints.suspend(CheckpointFailureReason.JOB_FAILURE, now_ms)
         self.tasks.cancel_all(now_ms)
-
-    def _open_executions(self) -> Iterator[Execution]:
-        return (each for each in self._graph.executions() if not each.state.is_terminal)
 
     # ---- beginning again
 

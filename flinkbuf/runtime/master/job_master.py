@@ -82,8 +82,6 @@ class JobMaster:
         How checkpoints are taken; by default only savepoints are, when a user asks for them.
     initial : RestoredCheckpoint, optional
         What the job begins with.
-    next_checkpoint_id : int
-        The number of the first checkpoint; always a higher one than that of `initial`.
     chance : random.Random, optional
         Draws when the first checkpoint begins, of all jobs that start together each at its own time.
 
@@ -124,7 +122,6 @@ class JobMaster:
         now_ms: int = 0,
         checkpointing: CheckpointCoordinatorConfig | None = None,
         initial: RestoredCheckpoint | None = None,
-        next_checkpoint_id: int = 1,
         chance: DelayChance | None = None,
     ) -> None:
         self.plan = plan
@@ -143,7 +140,6 @@ class JobMaster:
             checkpointing,
             self._checkpoint_failed,
             initial=initial,
-            next_checkpoint_id=next_checkpoint_id,
             chance=chance,
         )
         self._failover = Failover(self._tasks, self._life, restart_strategy, self.checkpoints)
@@ -198,7 +194,11 @@ class JobMaster:
             Milliseconds since 1970, of a clock that does not go back.
         """
         if self.is_over:
-            self._refuse_late(stimulus)
+            if isinstance(stimulus, TriggerSavepoint):
+                failure = Failure("builtins.RuntimeError", f"no {stimulus.kind.noun} was taken: the job has ended")
+                self._outbox.do(RequestAnswered(stimulus.request, failure=failure))
+            elif isinstance(stimulus, ManagerSaid) and isinstance(stimulus.message, RegisterManager):
+                self._refuse(stimulus.manager_id, "the job is over")
         else:
             answer = self._ANSWERS.get(type(stimulus))
             if answer is None:
@@ -297,13 +297,6 @@ class JobMaster:
     def _refuse(self, manager_id: str, reason: str) -> None:
         self._outbox.do(SendTo(manager_id, RegistrationRefused(reason)), StopManager(manager_id, reason))
 
-    def _refuse_late(self, stimulus: object) -> None:
-        if isinstance(stimulus, TriggerSavepoint):
-            failure = Failure("builtins.RuntimeError", f"no {stimulus.kind.noun} was taken: the job has ended")
-            self._outbox.do(RequestAnswered(stimulus.request, failure=failure))
-        elif isinstance(stimulus, ManagerSaid) and isinstance(stimulus.message, RegisterManager):
-            self._refuse(stimulus.manager_id, "the job is over")
-
     def _manager_lost(self, stimulus: ManagerLost, now_ms: int) -> None:
         self.managers.leaving.pop(stimulus.manager_id, None)
         if stimulus.manager_id in self.managers.registered:
@@ -317,7 +310,8 @@ class JobMaster:
 
     def _run_failed(self, stimulus: RunFailed, now_ms: int) -> None:
         """Treat all managers of a run as lost, those that have come and those that were to."""
-        ids = [each.id for each in self.managers.registered.values() if _is_of_run(each, stimulus.run)]
+        managers = [each for each in self.managers.registered.values() if not each.is_program]
+        ids = [each.id for each in managers if each.registration.run == stimulus.run]
         slots = self.managers.slots.give_up(stimulus.run)
         if not ids and not slots:  # of a run that is over; but the failure may be the cause
             self._failover.noted(FailureEntry(stimulus.failure, now_ms), now_ms)
@@ -518,10 +512,6 @@ class JobMaster:
         CheckpointStored: _checkpoint_stored,
         TimePassed: lambda self, stimulus, now_ms: None,
     }
-
-
-def _is_of_run(manager: Manager, run: int) -> bool:
-    return not manager.is_program and manager.registration.run == run
 
 
 def _loss(manager_id: str, reason: str) -> Failure:

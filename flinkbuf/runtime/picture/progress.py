@@ -149,7 +149,10 @@ class JobProgress:
             with self._view() as view:
                 while not self._ended.wait(self._redraw_s):
                     self._draw(view)
-            self._draw_end()
+            picture = self._job.picture
+            states = {vertex.aggregate_state for vertex in picture.vertices}
+            if states - {ExecutionState.CREATED}:  # else: refused
+                _write(self._stream, ended_view_of(page_picture(picture, rows=0), _width(self._stream)))
         except Exception:
             logger.warning("showing the progress of a job failed", exc_info=True)
 
@@ -171,11 +174,6 @@ class JobProgress:
         if picture is not self._drawn:  # there is a new one each second
             self._drawn = picture
             view.draw(view_of(page_picture(picture, rows=0, vertices=()), _width(self._stream)), self._now_ms())
-
-    def _draw_end(self) -> None:
-        picture = self._job.picture
-        if any(vertex.aggregate_state is not ExecutionState.CREATED for vertex in picture.vertices):  # else: refused
-            _write(self._stream, ended_view_of(page_picture(picture, rows=0), _width(self._stream)))
 
 
 def _width(stream: TextIO) -> int:

@@ -71,13 +71,12 @@ class ControlLink:
 class ControlConnection:
     """The job's end: a `ManagerConnection` over a connection of a `ControlServer`."""
 
-    def __init__(self, connection: Connection, codec: MessageCodec = CODEC) -> None:
+    def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self._codec = codec
 
     def send(self, message: object) -> None:
         """Send a message to the manager, in order; from any thread, without waiting. If it is gone: nothing happens."""
-        self._connection.send(self._codec.encode(message))
+        self._connection.send(CODEC.encode(message))
 
     def close(self) -> None:
         """Close the connection; the manager learns of it after the messages sent before."""

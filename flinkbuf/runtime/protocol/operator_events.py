@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import cloudpickle
 
@@ -107,5 +107,5 @@ def _pickled(value: object, what: str) -> object:
         ) from error
 
 
-def _unpickled(content: object) -> object:
+def _unpickled(content: object) -> Any:
     return cloudpickle.loads(content) if isinstance(content, bytes) else content

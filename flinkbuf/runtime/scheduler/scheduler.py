@@ -93,7 +93,10 @@ class Scheduler:
             self._without_input.update(self._regions.region_of[each.key] for each in subtasks)
             self._has_news = True
             return ()
-        return self._wait_for_managers(subtasks, now_ms)
+        batch = self._batch(subtasks, now_ms)
+        for subtask in batch.subtasks.values():
+            self.graph.step(subtask.current, ExecutionStep.SCHEDULE, now_ms)
+        return self.managers.ask(sorted(batch.slots))
 
     def begin(self, now_ms: int) -> tuple[int, ...]:
         """Give slots to the regions of a batch job whose input is complete; return the slots to ask for."""
@@ -123,12 +126,6 @@ class Scheduler:
         if self._is_batch:
             self.slots.give_back(subtask)
             self._has_news = True
-
-    def _wait_for_managers(self, subtasks: Iterable[ExecutionVertex], now_ms: int) -> tuple[int, ...]:
-        batch = self._batch(subtasks, now_ms)
-        for subtask in batch.subtasks.values():
-            self.graph.step(subtask.current, ExecutionStep.SCHEDULE, now_ms)
-        return self.managers.ask(sorted(batch.slots))
 
     def _batch(self, subtasks: Iterable[ExecutionVertex], now_ms: int) -> DeploymentBatch:
         batch = DeploymentBatch(

@@ -64,15 +64,15 @@ def _least(plan: JobPlan) -> int:
     """Return the slots of the widest part whose subtasks stream to each other; a fixed slot group counts in full."""
     regions = PipelinedRegions(plan)
     shares = (
-        {(plan.vertices[vertex].slot_sharing_group, number) for vertex, number in members if _has_slot(plan, vertex)}
+        {
+            (plan.vertices[vertex].slot_sharing_group, number)
+            for vertex, number in members
+            if not plan.vertices[vertex].is_in_program
+        }
         for members in regions.members
     )
     fixed = (vertex.parallelism for vertex in plan.vertices if vertex.is_slot_fixed)
     return max(*map(len, shares), max(fixed, default=0), 0)
-
-
-def _has_slot(plan: JobPlan, vertex: int) -> bool:
-    return not plan.vertices[vertex].is_in_program
 
 
 def slot_of(plan: JobPlan, vertex_index: int, subtask: int) -> int | None:

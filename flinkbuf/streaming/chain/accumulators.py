@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
-from flinkbuf.runtime.protocol.messages import Json
+Json = dict[str, Any]
 
 
 class Accumulator(ABC):
