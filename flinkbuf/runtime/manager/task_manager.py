@@ -264,9 +264,8 @@ class TaskManager:
             return
         try:
             self._link.send(message)
-        except ConnectionError as error:
-            self._is_connected = False
-            self._inbox.put(LinkLost(str(error) or "the connection to the job master has ended"))
+        except ConnectionError:
+            pass  # `receive` finds the end, behind what the job master said before it: why it ended, for one
         except MessageTooLargeError as error:
             self._send_instead(message, error)
 

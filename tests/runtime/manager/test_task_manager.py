@@ -20,15 +20,20 @@ from flinkbuf.config import NetworkConfig
 from flinkbuf.datastream.connectors.number_seq import NumberSequenceSource
 from flinkbuf.runtime.graph.user_code import PickledChain
 from flinkbuf.runtime.manager.job_bundle import JobBundle
+from flinkbuf.runtime.manager.manager_link import link_pair
+from flinkbuf.runtime.manager.running_task import RunningTask
 from flinkbuf.runtime.manager.shuffle import LocalShuffle, NetworkShuffle, segments_needed, slot_segments_needed
 from flinkbuf.runtime.manager.task_executor import TaskExecutorConfig
+from flinkbuf.runtime.manager.task_manager import TaskManager
 from flinkbuf.runtime.protocol.messages import (
     NO_SESSION,
     CancelTask,
     ManagerLeaving,
     OperatorEventMessage,
     RegisterManager,
+    RegistrationAccepted,
     RegistrationRefused,
+    ReleaseManager,
     TaskStateReport,
 )
 from flinkbuf.runtime.protocol.operator_events import ReaderEnded, ReaderRegistered, decode_event, encode_event
@@ -521,6 +526,17 @@ def test_a_lost_link_ends_all_tasks():
         master.connections["m0"].close()
         master.threads["m0"].join(20)
         assert "ended its link" in master.reasons["m0"]
+
+
+def test_what_the_job_master_said_before_it_went_is_heard_though_nothing_can_be_sent_any_more():
+    """Why it ends a manager, or that the job has finished, would be lost with the first message that cannot leave."""
+    link, connection = link_pair([].append, [].append)
+    connection.send(RegistrationAccepted(SESSION, 10_000, 50_000))
+    connection.send(ReleaseManager(SESSION, "the job has finished", is_finished=True))
+    connection.close()
+    bundle = JobBundle.of(graph_of([1], lambda value: value, [].append), "7" * 32, ExecutionSettings())
+    options = {"manager_id": "m0", "run": 1, "index": 0, "slot_count": 1, "make_task": RunningTask}
+    assert TaskManager(bundle, link, shuffle=LocalShuffle(1), **options).run() == "the job has finished"
 
 
 def test_a_silent_job_master_is_left():
