@@ -24,7 +24,7 @@ DEFAULT_BUCKET_CHECK_INTERVAL_MS = 60_000
 _BUCKETS_KEPT = 1_000  # if there are more, those with nothing in them are forgotten at checkpoints
 
 
-class BucketAssigner(Protocol):
+class AssignsBuckets(Protocol):
     """Chooses the directory of a record; `flinkbuf.datastream.connectors.bucket_assigner` has those of users."""
 
     def get_bucket_id(self, element: Any, context: SinkContext) -> str:
@@ -32,7 +32,7 @@ class BucketAssigner(Protocol):
         ...
 
 
-class RollingPolicy(Protocol):
+class RollsParts(Protocol):
     """Decides when a part file is complete; `flinkbuf.datastream.connectors.rolling_policy` has those of users."""
 
     def should_roll_on_event(self, part: PartFileInfo, element: Any) -> bool:
@@ -54,8 +54,8 @@ class FileSinkOptions:
 
     base_path: str
     create_writer: Callable[[IO[bytes]], PartWriter]
-    bucket_assigner: BucketAssigner
-    rolling_policy: RollingPolicy
+    bucket_assigner: AssignsBuckets
+    rolling_policy: RollsParts
     part_prefix: str = "part"
     part_suffix: str = ""
     bucket_check_interval_ms: int = DEFAULT_BUCKET_CHECK_INTERVAL_MS
