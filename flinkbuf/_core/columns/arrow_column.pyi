@@ -1,6 +1,5 @@
 from collections.abc import Collection, Iterator
-
-import pyarrow as pa
+from typing import Any
 
 from flinkbuf._core.value.type_codec import TypeCodec
 
@@ -14,7 +13,7 @@ class ArrowStream:
 
 class ArrowPlan:
     def __init__(
-        self, codec: TypeCodec, schema: pa.Schema, is_strict: bool = False, skipped: Collection[str] = ()
+        self, codec: TypeCodec, schema: Any, is_strict: bool = False, skipped: Collection[str] = ()
     ) -> None: ...
 
 def batches_of(source: object) -> Iterator[ArrowBatch]: ...

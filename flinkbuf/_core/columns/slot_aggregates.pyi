@@ -1,5 +1,5 @@
-import pyarrow as pa
+from typing import Any
 
 from flinkbuf._core.columns.slot_aggregate import SlotAggregate
 
-def make_aggregate(kind: str, *arrow_types: pa.DataType) -> SlotAggregate: ...
+def make_aggregate(kind: str, *arrow_types: Any) -> SlotAggregate: ...
