@@ -134,7 +134,7 @@ def summary_of(figures):
             f"{gain:.1f} times those of flinkbuf's records. "
         )
     text += (
-        f"{figures['rounds']} rounds, `{figures['target']}`, parallelism "
+        f"{figures['rounds']} round{'s' * (figures['rounds'] > 1)}, `{figures['target']}`, parallelism "
         f"{figures['parallelism']}, {figures['rate']:,} events a second of event time, {figures['cpus']} cores, Python "
         f"{figures['python']}. Flink's JVM has `{figures['java_options']}`. {NOT_IN_SQL['q6']} (q6)."
     )
