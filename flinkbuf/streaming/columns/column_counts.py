@@ -13,8 +13,9 @@ from flinkbuf.errors import CorruptDataError
 from flinkbuf.records.column_batch import ColumnBatch
 from flinkbuf.streaming.columns.column_groups import GroupPlan
 from flinkbuf.streaming.columns.column_windows import WindowResults
-from flinkbuf.streaming.columns.key_table import stable_order
+from flinkbuf.streaming.columns.key_table import places_within, stable_order
 from flinkbuf.streaming.columns.key_windows import KeyWindowOperator
+from flinkbuf.streaming.columns.slot_values import grown
 from flinkbuf.streaming.windows.count_windows import CountSlidingWindowAssigner, CountTumblingWindowAssigner
 
 if TYPE_CHECKING:
@@ -131,7 +132,7 @@ class ColumnSlidingCountOperator(KeyWindowOperator):
         """Return which row of its key each row is, from 0 on."""
         import numpy as np
 
-        self._make_room()
+        self._numbers = grown(self._numbers, self.key_count)
         order = stable_order(keys)
         ordered = keys[order].astype(np.int64)
         starts = np.flatnonzero(np.diff(ordered, prepend=-1))
@@ -141,13 +142,6 @@ class ColumnSlidingCountOperator(KeyWindowOperator):
         self._numbers[ordered[starts]] += counts
         return numbers
 
-    def _make_room(self) -> None:
-        import numpy as np
-
-        if len(self._numbers) < self.key_count:
-            more = max(self.key_count, 2 * len(self._numbers)) - len(self._numbers)
-            self._numbers = np.append(self._numbers, np.zeros(more, np.int64))
-
     def _windows_of(self, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return rows and the windows that they are in, each row as often as it has windows."""
         import numpy as np
@@ -155,8 +149,7 @@ class ColumnSlidingCountOperator(KeyWindowOperator):
         first = np.maximum(0, -((self._size - 1 - numbers) // self._slide))
         counts = numbers // self._slide - first + 1
         rows = np.repeat(np.arange(len(numbers)), counts)
-        behind = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
-        return rows, first[rows] + behind
+        return rows, first[rows] + places_within(counts)
 
     def open_rows(self) -> tuple[np.ndarray, np.ndarray, dict[str, np.ndarray]]:
         """Return keys and slots of the windows that are not full, with their lanes; each key has one."""
@@ -174,6 +167,6 @@ class ColumnSlidingCountOperator(KeyWindowOperator):
             raise CorruptDataError(
                 f"the snapshot has a window in lane {lane[bad[0]]} of {self._lanes} of a key with {number[bad[0]]} rows"
             )
-        self._make_room()
+        self._numbers = grown(self._numbers, self.key_count)
         self._numbers[keys] = number
         return self.table.restore(keys * self._lanes + lane, self.lane_count, batch.column(_ROWS).to_numpy().copy())

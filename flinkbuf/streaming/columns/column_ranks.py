@@ -12,6 +12,7 @@ from flinkbuf._core.operators.stream_operator import NO_TIMESTAMP
 from flinkbuf.records.column_batch import ColumnBatch
 from flinkbuf.streaming.columns.column_aggregates import ColumnAggregateOperator
 from flinkbuf.streaming.columns.column_functions import check_differ
+from flinkbuf.streaming.columns.key_table import places_within
 from flinkbuf.streaming.columns.ranked_rows import RankedRows, RankStates
 from flinkbuf.types.row import RowKind
 
@@ -104,8 +105,7 @@ class ColumnRankOperator(ColumnAggregateOperator):
 
         states = self._states
         counts, numbers = states.numbers()
-        ranks = np.arange(len(numbers)) - np.repeat(np.cumsum(counts) - counts, counts) + 1
-        self._give_rows(states, numbers, ranks, np.full(len(numbers), RowKind.INSERT))
+        self._give_rows(states, numbers, places_within(counts) + 1, np.full(len(numbers), RowKind.INSERT))
 
     def _give_rows(self, states: RankStates, numbers: np.ndarray, ranks: np.ndarray, kinds: np.ndarray) -> None:
         import pyarrow as pa

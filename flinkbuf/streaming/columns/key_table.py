@@ -144,6 +144,20 @@ class KeyTable:
         self._in_hand = None
 
 
+def places_within(counts: np.ndarray) -> np.ndarray:
+    """Return 0, 1 and so on for each count, one behind the other: where each of so many rows stands in its group.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> places_within(np.array([2, 0, 3]))
+    array([0, 1, 0, 1, 2])
+    """
+    import numpy as np
+
+    return np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
+
+
 def stable_order(numbers: np.ndarray, order: np.ndarray | None = None) -> np.ndarray:
     """Return the places of integers in rising order, those of equal ones as they are in `order`: by default, they rise.
 

@@ -15,6 +15,7 @@ from flinkbuf._core.sort.slot_ranks import SlotRanks
 from flinkbuf.records.column_batch import ColumnBatch, without_dictionaries
 from flinkbuf.streaming.columns.aggregates import Aggregate
 from flinkbuf.streaming.columns.column_functions import check_differ
+from flinkbuf.streaming.columns.key_table import places_within
 from flinkbuf.streaming.columns.row_store import RowStore
 
 if TYPE_CHECKING:
@@ -106,7 +107,7 @@ def spread_rows(element: ColumnBatch, place: int, ranked: RankedRows) -> ColumnB
     columns = [*lists.flatten().flatten(), *behind.columns]
     names = [*(each.name for each in lists.type.value_type), *behind.schema.names]
     if ranked.rank is not None:
-        columns.append(pa.array(np.arange(len(parents)) - np.repeat(np.cumsum(counts) - counts, counts) + 1))
+        columns.append(pa.array(places_within(counts) + 1))
         names.append(ranked.rank)
     check_differ(names, "the rows of a window")
     times = None if element.timestamps is None else element.timestamps[parents]
