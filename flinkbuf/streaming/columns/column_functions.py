@@ -299,6 +299,9 @@ def _keeps_values(one: pa.DataType, other: pa.DataType) -> bool:
         return True
     if types.is_nested(one) or types.is_nested(other):
         return _keeps_parts(one, other)
+    # Arrow looks up the power of ten between two scales in a table, and does not ask whether it has that one
+    if abs(_scale(one) - _scale(other)) > max(_most_digits(one), _most_digits(other)):
+        return False
     if one.id == other.id:
         return True
     if types.is_floating(one):
@@ -311,6 +314,18 @@ def _keeps_values(one: pa.DataType, other: pa.DataType) -> bool:
         (types.is_time,),
     )
     return any(any(is_kind(one) for is_kind in kinds) and any(is_kind(other) for is_kind in kinds) for kinds in alike)
+
+
+def _scale(type_: pa.DataType) -> int:
+    from pyarrow import types
+
+    return type_.scale if types.is_decimal(type_) else 0
+
+
+def _most_digits(type_: pa.DataType) -> int:
+    from pyarrow import types
+
+    return {32: 9, 64: 18, 128: 38, 256: 76}[type_.bit_width] if types.is_decimal(type_) else 0
 
 
 def _keeps_parts(one: pa.DataType, other: pa.DataType) -> bool:

@@ -132,6 +132,14 @@ STRUCT = pa.struct([("x", pa.int32()), ("y", pa.list_(pa.float32()))])
         (pa.struct([*STRUCT, *STRUCT]), pa.struct([*STRUCT, *STRUCT]).field(0).type, False),
         (pa.struct([("x", pa.float64())]), pa.struct([("x", pa.float32())]), False),
         (pa.null(), STRUCT, True),
+        (pa.list_(pa.decimal32(5, 2)), pa.list_(pa.decimal128(38, 20)), True),
+        (pa.decimal128(20, 2), pa.decimal256(76, 50), True),
+        (pa.decimal128(38, 20), pa.decimal128(38, -18), True),
+        (pa.decimal128(38, 20), pa.decimal128(38, -19), False),
+        (pa.decimal128(38, -(2**31) + 2), pa.decimal128(38, 2), False),  # Arrow reads beyond its table of powers
+        (pa.list_(pa.decimal128(38, 2)), pa.list_(pa.decimal128(38, 2**26)), False),
+        (pa.int64(), pa.decimal128(38, -(2**31)), False),
+        (pa.decimal128(38, 2**31 - 1), pa.float64(), False),
         (pa.list_(pa.dictionary(pa.int8(), pa.string())), pa.list_(pa.string()), True),
     ],
 )
