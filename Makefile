@@ -12,8 +12,8 @@ FLINK   := 2.2.1
 INTEROP := build/interop
 JAVAC   := $(firstword $(wildcard $(JAVA_HOME)/bin/javac) javac)
 PYFLINK := build/pyflink
-SHORT   := -m 'not long' -q --durations=15
-LONG    := -m long -q --durations=15
+SHORT   := -m 'not long and not hosts' -q --durations=15
+LONG    := -m 'long and not hosts' -q --durations=15
 SHARE1  := tests/spark
 SHARE2  := tests/project tests/pyflink tests/interop tests/control tests/records tests/datastream tests/async_io
 SHARE3  := tests/runtime tests/targets tests/nexmark tests/web tests/matrix tests/simulation tests/checkpoints
@@ -27,13 +27,14 @@ APT = sh -c 'if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 	echo "installing $$*"; apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$$@" >/dev/null; \
 	else echo "missing on this machine; install it and run make again. On Debian or Ubuntu: sudo apt-get install $$*" >&2; exit 1; fi' apt
 
-.PHONY: help demo test test-python test-long test-c test-large test-simulation test-matrix test-chaos soak test-kills replay test-stress test-interop test-pyflink bench bench-pyflink nexmark build wheel wheels docs lint clean java postgres chromium
+.PHONY: help demo test test-python test-long test-c test-large test-hosts test-simulation test-matrix test-chaos soak test-kills replay test-stress test-interop test-pyflink bench bench-pyflink nexmark build wheel wheels docs lint clean java postgres chromium
 .DELETE_ON_ERROR:
 
 help:
 	@echo 'make demo          real flights through fb.exchange and partitionBy; tables here, picture in demo-output/'
 	@echo 'make test          the tests: Python, doctests, Spark, and the C tests under sanitizers'
 	@echo 'make test-long     the tests that take long: executors that die, clusters of Spark, campaigns in their short form'
+	@echo 'make test-hosts    several hosts made of this machine, by root: a cluster of Spark on them, slow, lossy and cut networks'
 	@echo 'make test-simulation  whole jobs under virtual time, from SIMULATION_RUNS=2000 seeds; make replay SEED=7 tells one (OF=checkpoints, OF=batch)'
 	@echo 'make test-matrix  generated programs in all ways against their models, for HOURS=1 (TARGETS=embedded,local,spark)'
 	@echo 'make test-mutants  the share of SAMPLE=100 small changes to what decides that tests or simulation catch, about 10 s each'
@@ -86,6 +87,12 @@ test-long: $(VENV)/.test java
 	wait $$second || code=$$?; echo 'and beside them: $(LONG2)'; cat build/test-long2.log; \
 	wait $$first || code=$$?; echo 'and beside them: tests/spark'; cat build/test-long1.log; \
 	exit $$code
+
+# Hosts are namespaces; what this machine cannot have is left out with a sentence. HOSTS="tests/hosts -k network" for some.
+HOSTS ?= tests
+
+test-hosts: $(VENV)/.test java
+	$(BIN)/python -m pytest -m hosts -q --durations=15 $(HOSTS)
 
 test-c: $(VENV)/.test
 	@for sanitizer in address,undefined thread; do \
