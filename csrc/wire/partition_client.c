@@ -453,8 +453,8 @@ static int connect_link(struct link* self);
 /* The end of a connection, whether it was ever proven or not. */
 static void end_link(struct fb_connection* connection, void* context, int code, const char* reason) {
   struct link* self = context;
-  const char* advice = "; is the task there still running, and can its port be reached from here?";
-  char text[TEXT_SIZE];
+  const char* advice = "";
+  char text[TEXT_SIZE], closed[FB_ADDRESS_TEXT_SIZE + 256];
 
   (void)connection;
   self->connection = NULL;
@@ -463,10 +463,19 @@ static void end_link(struct fb_connection* connection, void* context, int code, 
     if (connect_link(self) == FB_OK) return;
   }
   /* A refusal says all there is to say. */
-  if (code == FB_ECORRUPT || fb_reactor_failure(self->client->reactor) != NULL) advice = "";
-  else if (fb_frame_decoder_saw_tls(&self->decoder))
+  if (code == FB_ECORRUPT || fb_reactor_failure(self->client->reactor) != NULL) {
+    advice = "";
+  } else if (fb_frame_decoder_saw_tls(&self->decoder)) {
     advice = "; it speaks TLS: NetworkConfig(tls=...) must be set here, too";
-  else if (self->is_connected) advice = "; the task there was most likely lost";
+  } else if (self->is_connected) {
+    advice = "; the task there was most likely lost";
+  } else {
+    snprintf(closed, sizeof closed,
+             "; is the task there still running, and do firewalls let this host in at TCP %s? The ports to open are "
+             "those of taskmanager.data.port, for an exchange of NetworkConfig(data_port=...)",
+             self->peer);
+    advice = closed;
+  }
   if (code == FB_OK || code == FB_EFINISHED || code == FB_ECORRUPT) code = FB_EIO;
   snprintf(text, sizeof text, "%s%s", reason != NULL ? reason : "the connection was closed on this side", advice);
   fail_all(self, code, text);

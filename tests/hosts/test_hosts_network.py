@@ -147,6 +147,17 @@ def test_an_interface_that_goes_down_is_an_error_on_both_hosts(hosts, name):
         hosts[name].set_interface("up")
 
 
+def test_a_port_that_is_closed_by_a_firewall_is_named(hosts):
+    pair = Pair(hosts, records=10, **SOON)
+    hosts.set("reader", "writer", both=False, ports=[(1, 1023)])
+    pair.read()
+    (error,) = pair.end_of(pair.reader, PATIENT_S + 10)["errors"]
+    assert "connecting took too long; is the task there still running, and do firewalls let this host in" in error
+    assert f"at TCP 10.77.0.1:{pair.port}?" in error
+    assert "The ports to open are those of taskmanager.data.port" in error
+    pair.writer.kill()
+
+
 def test_hosts_end_with_the_process_that_made_them(hosts, tmp_path):
     """Killed, it can clean nothing up: the kernel does."""
     script = f"""
