@@ -224,6 +224,8 @@ class PageReader:
             schema = self._schema(bytes(memoryview(page)[_HEAD.size : timestamps_at]))
             batch = pa.ipc.read_record_batch(pa.py_buffer(memoryview(page)[batch_at:]), schema)
             batch.validate(full=True)
+            for column in batch.columns:
+                _check_empty_lists(column)
         except (pa.ArrowException, OSError, EOFError, ValueError) as error:
             raise CorruptDataError(f"a page of columns cannot be read: {error}") from None
         if batch.num_rows != count:
@@ -276,3 +278,29 @@ def without_dictionaries(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 declare_fixed(ColumnBatch)
+
+
+def _check_empty_lists(column: pa.Array) -> None:
+    """Raise ValueError if a list of no rows begins behind its elements: Arrow looks at offsets of rows only.
+
+    Its functions take the first offset as it is all the same, and end the process.
+    """
+    from pyarrow import types
+
+    of = column.type
+    if not types.is_nested(of) or types.is_union(of):
+        return
+    if types.is_struct(of):
+        parts = [column.field(number) for number in range(of.num_fields)]
+    else:
+        parts = [column.keys, column.items] if types.is_map(of) else [column.values]
+    # what was read from a page is no slice of something, so that its offsets begin where their memory does
+    has_offsets = types.is_list(of) or types.is_large_list(of) or types.is_map(of)
+    if has_offsets and not len(column):
+        offsets = column.buffers()[1]
+        width = 8 if types.is_large_list(of) else 4
+        first = int.from_bytes(memoryview(offsets)[:width], "little", signed=True) if offsets else 0
+        if not 0 <= first <= len(parts[0]):
+            raise ValueError(f"lists of no rows begin at element {first} of {len(parts[0])}")
+    for part in parts:
+        _check_empty_lists(part)

@@ -107,6 +107,21 @@ def test_bytes_that_are_no_page_are_refused():
         assert len(found.timestamps if found.timestamps is not None else found) == len(found)
 
 
+@pytest.mark.parametrize("made", [pa.list_(pa.string()), pa.large_list(pa.int8()), pa.map_(pa.string(), pa.int8())])
+@pytest.mark.parametrize("is_nested", [False, True])
+def test_a_list_of_no_rows_that_begins_behind_its_elements_is_refused(made, is_nested):
+    """Arrow looks at the offsets of rows, of which there are none, and its functions take the first one as it is."""
+    offsets = pa.py_buffer((74).to_bytes(8 if pa.types.is_large_list(made) else 4, "little") * 2)
+    children = [pa.array([], made.field(0).type)]
+    column = pa.Array.from_buffers(made, 0, [None, offsets], children=children)
+    if is_nested:
+        column = pa.StructArray.from_arrays([pa.ListArray.from_arrays(pa.array([0, 0], pa.int32()), column)], ["part"])
+    broken = pa.record_batch([column], ["c"])
+    broken.validate(full=True)
+    with pytest.raises(CorruptDataError, match="lists of no rows begin at element 74 of 0"):
+        PageReader().read(PageWriter().write(ColumnBatch(broken)))
+
+
 def test_rows_are_chosen_with_their_timestamps():
     rows = ColumnBatch(pa.record_batch({"a": [1, 2, 3, 4]}), np.array([40, 10, 30, 20]))
     assert rows.latest == 40

@@ -62,6 +62,8 @@ class GroupPlan:
         ------
         TypeError
             If those had another key, or other aggregates.
+        ValueError
+            If the rows do not say the type of each column that these read.
         """
         import pyarrow as pa
 
@@ -73,6 +75,9 @@ class GroupPlan:
                 "another uid"
             )
         fields = [pa.field(field.name.removeprefix(_KEY), field.type) for field in list(rows.schema)[: len(key)]]
+        count = sum(len(each.columns) for _, each in aggregates)
+        if len(read) != count:
+            raise ValueError(f"the snapshot says the types of {len(read)} columns, and its aggregates read {count}")
         given = iter(read.types)
         return GroupPlan(
             pa.schema(fields), aggregates, tuple(tuple(next(given) for _ in each.columns) for _, each in aggregates)

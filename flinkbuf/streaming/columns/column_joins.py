@@ -341,8 +341,8 @@ class ColumnJoinOperator(MultipleInputOperator):
                 "operator another uid"
             )
         side = _SIDES.index(metadata[_SIDE].decode())
-        schema = self._plan.schemas[side]
-        rows = pa.record_batch([batch.column(f"{_COLUMN}{name}") for name in schema.names], schema=schema)
+        names = self._plan.schemas[side].names
+        rows = self._plan.rows_as(side, pa.record_batch([batch.column(f"{_COLUMN}{name}") for name in names], names))
         stamps, times, given = (batch.column(name).to_numpy() for name in (_STAMP, _TIME, _GIVEN))
         slots = self._slots_of(side, rows)
         had_partner = batch.column(_PARTNER).to_numpy(zero_copy_only=False)

@@ -307,3 +307,25 @@ def restore_damaged(name, pages, rng):
             feed(harness, 7)
             harness.set_processing_time(10**6)
             advance(harness, 2**63 - 1)
+
+
+@pytest.mark.parametrize("name", STREAMS)
+def test_decimals_of_impossible_scales_and_other_counts_of_types_are_refused(name):
+    for state_name, batch in frozen(name):
+        damaged = []
+        for place, column in enumerate(batch.columns):
+            for scale in (2**24, -(2**31) + 2) if pa.types.is_decimal(column.type) else ():
+                type_ = pa.decimal128(38, scale)
+                other = pa.Array.from_buffers(type_, len(column), column.buffers(), offset=column.offset)
+                damaged.append(batch.set_column(place, batch.schema.names[place], other))
+        metadata = batch.schema.metadata or {}
+        if b"flinkbuf.read" in metadata:
+            types = pa.ipc.read_schema(pa.py_buffer(metadata[b"flinkbuf.read"])).types
+            for other in ([*types, pa.int8()], types[:-1]) if types else ([pa.int8()],):
+                read = pa.schema([(str(place), type_) for place, type_ in enumerate(other)]).serialize().to_pybytes()
+                damaged.append(batch.replace_schema_metadata({**metadata, b"flinkbuf.read": read}))
+        for each in damaged:
+            with OperatorHarness.of(STREAMS[name]) as harness:
+                state = next(state for state in states_of(harness) if state.name == state_name)
+                with pytest.raises((CorruptDataError, TypeError), match="do not fit|cannot be restored|the snapshot"):
+                    restore_columns(state, [(0, PageWriter().write(ColumnBatch(each)))])
