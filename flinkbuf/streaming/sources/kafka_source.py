@@ -476,14 +476,18 @@ class _Fetcher:
     def _run(self) -> None:
         try:
             while not self._is_closed:
-                while self._orders:
-                    self._orders.popleft()(self._consumer)
+                self._do_orders()
                 messages = self._consumer.consume(self._messages_at_once, _POLL_S)
                 if messages:
                     self._put(messages)
+            self._do_orders()  # the last checkpoint of a job that ends is complete right before its readers are closed
         except BaseException as error:
             self._error = error
             self._wake()
+
+    def _do_orders(self) -> None:
+        while self._orders:
+            self._orders.popleft()(self._consumer)
 
     def _put(self, messages: list[Message]) -> None:
         with self._has_room:

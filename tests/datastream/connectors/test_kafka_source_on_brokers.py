@@ -323,3 +323,13 @@ def test_a_savepoint_goes_on_with_another_parallelism_and_the_group_has_its_offs
         assert kafka.committed("of the savepoint", "savepoint", 3) == [10 * turn] * 3
     found = [message.value().decode() for message in kafka.read("savepoint-out")[0]]
     assert sorted(found) == sorted(texts(90))
+
+
+def test_the_group_is_at_the_end_when_a_bounded_job_is(kafka, tmp_path):
+    kafka.create_topic("group-at-end", 2)
+    kafka.write("group-at-end", texts(20), 2)
+    settings = {"execution.target": "embedded", "execution.checkpointing.interval": "1 h"}
+    env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(settings)).set_parallelism(2)
+    source = to_the_end(kafka, "group-at-end", group_id="at the end")
+    assert len(list(env.from_source(source, WatermarkStrategy.no_watermarks(), "in").execute_and_collect())) == 20
+    assert kafka.committed("at the end", "group-at-end", 2) == [10, 10]
