@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from flinkbuf._core.columns.arrow_column import ArrowBatch, ArrowPlan, batches_of
 from flinkbuf._core.flow.batch_reader import BatchBuilder
+from flinkbuf._core.flow.batch_records import BatchToRecords
 from flinkbuf.records import spark_arrow
 from flinkbuf.records.numpy_columns import batch_of_arrays
 from flinkbuf.types.schema import DecimalParser
@@ -104,6 +105,11 @@ def arrow_batches(source: object) -> Iterator[ArrowBatch]:
     if isinstance(source, dict) or _is_array(source):
         return _from_numpy(source)
     return batches_of(source)
+
+
+def records_of(batches: Iterable[object], codec: TypeCodec) -> Iterator[object]:
+    """Return the rows of batches as records of the codec's type, made as they are taken."""
+    return BatchToRecords(codec, (each for batch in batches for each in batches_of(batch)))
 
 
 def _from_numpy(source: Any) -> Iterator[ArrowBatch]:

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from flinkbuf._core.columns.arrow_column import ArrowPlan, batches_of
-from flinkbuf._core.flow.batch_records import BatchToRecords
+from flinkbuf._core.columns.arrow_column import ArrowPlan
 from flinkbuf.records import spark_arrow
+from flinkbuf.records.arrow_batches import records_of
 from flinkbuf.spark.frames.local_times import to_local
 from flinkbuf.types.type_information import TypeInformation
 
@@ -41,7 +41,7 @@ class ArrowRows:
 
     def __call__(self, messages: Iterable[bytes]) -> Iterator[object]:
         """Return the rows of all messages."""
-        return BatchToRecords(self.type.codec, (each for batch in self.batches(messages) for each in batches_of(batch)))
+        return records_of(self.batches(messages), self.type.codec)
 
     def batches(self, messages: Iterable[bytes]) -> Iterator[pyarrow.RecordBatch]:
         """Return the batches in messages, their instants as times of this process."""

@@ -7,10 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from flinkbuf._core.columns.arrow_column import batches_of
-from flinkbuf._core.flow.batch_records import BatchToRecords
 from flinkbuf.errors import CorruptDataError
-from flinkbuf.records.arrow_batches import plain_type, record_type
+from flinkbuf.records.arrow_batches import plain_type, record_type, records_of
 from flinkbuf.streaming.columns.column_functions import check_differ
 from flinkbuf.streaming.sources.source import EnumeratorContext, ReaderContext, Source, SourceReader, SplitEnumerator
 from flinkbuf.streaming.sources.split_reader import BatchReader, QueueEnumerator, SplitReader
@@ -195,7 +193,7 @@ class TableReader(SplitReader):
     def open_split(self, split: TableSplit) -> Iterator[Any]:
         """Return the rows of a part."""
         batches = _rows_of(self._table, split).to_batches(_ROWS_OF_RECORDS)
-        return BatchToRecords(self._row_type.codec, (each for batch in batches for each in batches_of(batch)))
+        return records_of(batches, self._row_type.codec)
 
     def split_after(self, split: TableSplit, record_count: int) -> TableSplit:
         """Return the rest."""
