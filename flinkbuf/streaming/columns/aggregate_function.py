@@ -13,6 +13,7 @@ from flinkbuf.streaming.chain.map_batches import array_of, is_polars
 from flinkbuf.streaming.columns.aggregates import Aggregate
 from flinkbuf.streaming.columns.column_functions import column_as
 from flinkbuf.streaming.columns.row_store import RowStore
+from flinkbuf.streaming.columns.slot_values import grown
 
 if TYPE_CHECKING:
     import numpy as np
@@ -138,7 +139,8 @@ class FunctionStates:
         self._function = function
         self._name = name
         self._rows = RowStore(function.state_schema)
-        self._numbers = np.empty(0, np.int64)  # of the row of each slot; -1: it has none
+        self._numbers = np.empty(0, np.int64)  # of the row of each slot, with room for more; -1: it has none
+        self._slot_count = 0
 
     @property
     def nbytes(self) -> int:
@@ -251,14 +253,13 @@ class FunctionStates:
         return pa.record_batch(made, schema=schema)
 
     def _rows_of(self, slots: np.ndarray | None) -> pa.RecordBatch:
-        return self._rows.take(self._numbers if slots is None else self._numbers[slots])
+        return self._rows.take(self._numbers[: self._slot_count] if slots is None else self._numbers[slots])
 
     def _grow(self, slot_count: int) -> None:
-        import numpy as np
-
-        missing = slot_count - len(self._numbers)
-        if missing > 0:
-            self._numbers = np.concatenate([self._numbers, np.full(missing, -1)])
+        room = len(self._numbers)
+        self._numbers = grown(self._numbers, slot_count)
+        self._numbers[room:] = -1
+        self._slot_count = max(self._slot_count, slot_count)
 
     def _said(self, method: str) -> str:
         return f"{type(self._function).__name__}.{method}() for {self._name!r}"
