@@ -6,15 +6,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from flinkbuf._core.columns.arrow_column import batches_of
-from flinkbuf._core.flow.batch_records import BatchToRecords
-from flinkbuf.errors import CorruptDataError
 from flinkbuf.partition_files.data_set import DATA, PartitionDataSet
 from flinkbuf.partition_files.part_reader import Piece, cut_pieces, read_pieces
 from flinkbuf.partition_files.schema_text import ddl_of
-from flinkbuf.records.arrow_batches import arrow_schema, record_type
+from flinkbuf.records.arrow_batches import arrow_schema, record_type, records_of
 from flinkbuf.streaming.sources.source import EnumeratorContext, ReaderContext, Source, SourceReader, SplitEnumerator
-from flinkbuf.streaming.sources.split_reader import BatchReader, QueueEnumerator, SplitReader
+from flinkbuf.streaming.sources.split_reader import BatchReader, QueueEnumerator, SplitReader, rows_behind
 from flinkbuf.streaming.sources.wanted_columns import batch_in, wanted_schema
 from flinkbuf.types.type_information import RowTypeInfo, TypeInformation
 
@@ -142,15 +139,9 @@ class _Batches:
         """Yield the rows of a split that were not read before."""
         directory = PartitionDataSet(self.path).directory(DATA)
         columns = None if self.schema.names == self.stored.names else self.schema.names
-        skipped = split.skipped
-        for batch in read_pieces(directory, split.pieces, self.stored, self.max_rows, columns, self.max_bytes):
-            if skipped >= batch.num_rows:
-                skipped -= batch.num_rows
-                continue
-            yield batch_in(self.path, batch.slice(skipped).columns, self.schema)
-            skipped = 0
-        if skipped:
-            raise CorruptDataError(f"{self.path}: {skipped} rows fewer than were read before the job began again")
+        batches = read_pieces(directory, split.pieces, self.stored, self.max_rows, columns, self.max_bytes)
+        for batch in rows_behind(batches, split.skipped, self.path):
+            yield batch_in(self.path, batch.columns, self.schema)
 
 
 class DataSetReader(SplitReader):
@@ -162,8 +153,7 @@ class DataSetReader(SplitReader):
 
     def open_split(self, split: DataSetSplit) -> Iterator[object]:
         """Return the rows of a split."""
-        batches = (each for batch in self._batches.read(split) for each in batches_of(batch))
-        return BatchToRecords(self._row_type.codec, batches)
+        return records_of(self._batches.read(split), self._row_type.codec)
 
     def split_after(self, split: DataSetSplit, record_count: int) -> DataSetSplit:
         """Return the same split, with more rows to skip."""

@@ -20,6 +20,7 @@ from flinkbuf.records.arrow_batches import batch_builder
 from flinkbuf.streaming.sources.file_format import ColumnFormat
 from flinkbuf.streaming.sources.file_lines import first_line_at, open_file
 from flinkbuf.streaming.sources.file_split import COMPRESSED, FileSplit
+from flinkbuf.streaming.sources.split_reader import rows_behind
 from flinkbuf.streaming.sources.wanted_columns import MessageColumns, MessageRows, batch_in, is_text
 from flinkbuf.types.type_information import RowTypeInfo
 
@@ -98,17 +99,9 @@ class CsvColumns(ColumnFormat):
 
     def read_batches(self, split: FileSplit) -> Iterator[pa.RecordBatch]:
         """Yield the rows behind those that were skipped, which are read again up to there."""
-        skipped = split.skipped
-        for batch in self._read(split):
-            rest = batch.slice(skipped)
-            skipped -= batch.num_rows - rest.num_rows
-            for start in range(0, rest.num_rows, self.max_rows):
-                yield rest.slice(start, self.max_rows)
-        if skipped:
-            raise CorruptDataError(
-                f"{split.path}: {split.skipped} rows were read of it before the job began again, and now there are "
-                f"{split.skipped - skipped}: another file is in its place"
-            )
+        for batch in rows_behind(self._read(split), split.skipped, split.path):
+            for start in range(0, batch.num_rows, self.max_rows):
+                yield batch.slice(start, self.max_rows)
 
     def _read(self, split: FileSplit) -> Iterator[pa.RecordBatch]:
         with open_file(split.path) as file:

@@ -11,6 +11,7 @@ from flinkbuf.records.column_batch import without_dictionaries
 from flinkbuf.streaming.columns.column_functions import column_as
 from flinkbuf.streaming.sources.file_format import ColumnFormat
 from flinkbuf.streaming.sources.file_split import FileSplit
+from flinkbuf.streaming.sources.split_reader import rows_missing
 from flinkbuf.streaming.sources.wanted_columns import batch_in
 
 if TYPE_CHECKING:
@@ -118,10 +119,7 @@ def _behind(metadata: pyarrow.parquet.FileMetaData, groups: list[int], split: Fi
             return groups[position:], skipped
         skipped -= row_count
     if skipped:
-        raise CorruptDataError(
-            f"{split.path}: {split.skipped} rows were read of it before the job began again, and now there are "
-            f"{split.skipped - skipped}: another file is in its place"
-        )
+        raise rows_missing(split.path, split.skipped, skipped)
     return [], 0
 
 

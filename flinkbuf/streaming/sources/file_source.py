@@ -5,7 +5,6 @@ Flink: FileSource, StaticFileSplitEnumerator, ContinuousFileSplitEnumerator, Fil
 
 from __future__ import annotations
 
-import itertools
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -21,7 +20,7 @@ from flinkbuf.streaming.sources.source import (
     SourceReader,
     SplitEnumerator,
 )
-from flinkbuf.streaming.sources.split_reader import BatchReader, QueueEnumerator, SplitReader
+from flinkbuf.streaming.sources.split_reader import BatchReader, QueueEnumerator, SplitReader, records_behind
 from flinkbuf.types.type_information import TypeInformation
 
 if TYPE_CHECKING:
@@ -98,10 +97,7 @@ class FileReader(SplitReader):
 
     def open_split(self, split: FileSplit) -> Iterator[object]:
         """Return the records of the range but those that were read before a restore."""
-        records = self._format.read_split(split)
-        for _ in itertools.islice(records, split.skipped):
-            pass
-        return records
+        return records_behind(self._format.read_split(split), split.skipped, split.path)
 
     def split_after(self, split: FileSplit, record_count: int) -> FileSplit:
         """Return the same range, with more records to skip."""

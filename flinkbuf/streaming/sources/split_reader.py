@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from flinkbuf._core.operators.source_operator import ReaderOutput
+from flinkbuf.errors import CorruptDataError
 from flinkbuf.streaming.sources.input_status import InputStatus
 from flinkbuf.streaming.sources.source import EnumeratorContext, ReaderContext, SourceReader, SplitEnumerator
 
@@ -17,6 +18,49 @@ if TYPE_CHECKING:
     import pyarrow
 
     from flinkbuf.streaming.sources.source import SourceSplit
+
+
+_END = object()
+
+
+def rows_missing(place: str, read: int, missing: int) -> CorruptDataError:
+    """Return the error of a split with fewer rows than were read of it before a restore."""
+    return CorruptDataError(
+        f"{place}: {read} rows were read of it before the job began again, and now there are {read - missing}: another "
+        "file is in its place"
+    )
+
+
+def records_behind(records: Iterator[object], skipped: int, place: str) -> Iterator[object]:
+    """Return records behind the first ones, which a restored split had read already.
+
+    Raises
+    ------
+    CorruptDataError
+        If there are not so many.
+    """
+    for number in range(skipped):
+        if next(records, _END) is _END:
+            raise rows_missing(place, skipped, skipped - number)
+    return records
+
+
+def rows_behind(batches: Iterable[pyarrow.RecordBatch], skipped: int, place: str) -> Iterator[pyarrow.RecordBatch]:
+    """Yield batches without the first rows, which a restored split had read already.
+
+    Raises
+    ------
+    CorruptDataError
+        If there are not so many.
+    """
+    left = skipped
+    for batch in batches:
+        rest = batch.slice(left)
+        left -= batch.num_rows - rest.num_rows
+        if rest.num_rows:
+            yield rest
+    if left:
+        raise rows_missing(place, skipped, left)
 
 
 class QueueEnumerator(SplitEnumerator):

@@ -1,5 +1,6 @@
 """Files as sources: text, CSV, JSON lines and Parquet, bounded and watched."""
 
+import contextlib
 import errno
 import gzip
 import os
@@ -7,6 +8,7 @@ import shutil
 from pathlib import Path
 from types import SimpleNamespace
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -23,10 +25,12 @@ from flinkbuf.datastream.connectors.file_system import (
 from flinkbuf.datastream.formats.csv import CsvReaderFormat, CsvSchema
 from flinkbuf.datastream.formats.json import JsonLinesFormat
 from flinkbuf.errors import CorruptDataError
+from flinkbuf.streaming.sources.file_source import FileReader
 from flinkbuf.streaming.sources.file_split import FileSplit, find_files, split_file
 from flinkbuf.streaming.sources.source_coordinator import CoordinatorStore
 from flinkbuf.streaming.sources.source_events import SplitRequested
 from flinkbuf.streaming.sources.source_factories import SourceOperatorFactory
+from flinkbuf.streaming.sources.split_reader import rows_behind
 from flinkbuf.types.duration import Duration
 from flinkbuf.types.types import Types
 
@@ -153,6 +157,31 @@ def test_a_snapshot_of_a_reader_goes_on_behind_what_was_emitted(tmp_path):
     again.turn(), again.turn(), again.turn()
     assert emitted + again.values[: 30 - len(emitted)] == [str(number) for number in range(30)]
     again.close()
+
+
+@pytest.mark.parametrize("line_count", [0, 3, 5])
+def test_a_file_with_fewer_records_than_were_read_is_another_one(tmp_path, line_count):
+    (tmp_path / "a").write_text("x\n" * line_count)
+    split = FileSplit(str(tmp_path / "a"), 0, 1000, skipped=5)
+    reader = FileReader(SimpleNamespace(), TEXT_LINES)
+    if line_count == 5:
+        assert list(reader.open_split(split)) == []
+    else:
+        with pytest.raises(CorruptDataError, match=f"a: 5 rows were read of it .* now there are {line_count}: another"):
+            reader.open_split(split)
+
+
+@pytest.mark.parametrize("cut", [1, 3, 4, 7])
+@pytest.mark.parametrize("skipped", range(9))
+def test_rows_behind_those_that_were_read(cut, skipped):
+    rows = pa.record_batch({"a": list(range(7))})
+    batches = [rows.slice(start, cut) for start in range(0, 7, cut)]
+    found = []
+    is_missing = skipped > 7
+    with pytest.raises(CorruptDataError, match="here: 8 .* are 7") if is_missing else contextlib.nullcontext():
+        found += rows_behind(batches, skipped, "here")
+    assert [row["a"] for batch in found for row in batch.to_pylist()] == list(range(skipped, 7))
+    assert all(batch.num_rows for batch in found)
 
 
 # A directory that is watched
