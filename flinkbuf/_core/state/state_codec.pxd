@@ -26,10 +26,12 @@ cdef class GroupWriter:
     cdef group_buffer* buffers      # one a key group
     cdef readonly Py_ssize_t count, size    # of groups; bytes in all buffers
     cdef int64_t slice_end          # when others are to run
+    cdef Py_ssize_t steps, looked_size  # entries since the last look at the clock; bytes that there were then
 
     cdef group_buffer* buffer_of(self, object key) except NULL
     cdef int put_entry(self, object namespace, int64_t namespace_number, object key, TypeCodec codec, object value,
                        object stamps) except -1
+    cdef bint may_rest(self) noexcept
     cdef int rest(self) except -1
     cdef void copy_all(self, uint8_t* pos) noexcept nogil
 

@@ -2,8 +2,8 @@
 
 A section is a sequence of entries, each behind a byte that says what it is: an entry of key and value, one with stamps,
 or a namespace for those that follow; a section begins in the default namespace. Values are written by the codecs of
-their types, straight out of the dict into one buffer a key group. The loops let other threads run every few
-milliseconds, so that a task whose state is being written is not held up. Flink: the key groups of HeapSnapshotStrategy.
+their types, straight out of the dict into one buffer a key group. The loops let other threads run every millisecond or
+so, so that a task whose state is being written is not held up. Flink: the key groups of HeapSnapshotStrategy.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
@@ -31,8 +31,10 @@ from flinkbuf._core.state.state_table cimport StateTable
 from flinkbuf._core.value.type_codec cimport decode_value, encode_value
 
 cdef enum:
-    SLICE_NS = 10_000_000  # how long other threads wait at most; a busy one keeps the interpreter for 5 ms each time
-    CLOCK_STEPS = 64       # entries between two looks at the clock
+    MIN_SLICE_NS = 1_000_000   # how long other threads wait, if they soon give the interpreter back
+    MAX_SLICE_NS = 10_000_000  # if they are busy: then they keep it for 5 ms each time
+    CLOCK_STEPS = 64           # entries between two looks at the clock, or
+    CLOCK_SIZE = 1 << 14       # bytes
     GIL_FREE_SIZE = 1 << 23    # fewer bytes are copied before the interpreter has changed hands
     KEEP_BYTES = 1 << 20   # a larger buffer is given back when it has been written
 
@@ -76,7 +78,7 @@ cdef class GroupWriter:
             raise MemoryError(f"no memory for the buffers of {self.count} key groups")
         for i in range(self.count):
             self.buffers[i].output.record_number = -1
-        self.slice_end = now_ns() + SLICE_NS
+        self.slice_end = now_ns() + MIN_SLICE_NS
 
     def __dealloc__(self):
         cdef Py_ssize_t i
@@ -110,11 +112,23 @@ cdef class GroupWriter:
         self.size += fb_data_output_size(output) - before
         return 0
 
+    cdef bint may_rest(self) noexcept:
+        """Count an entry; whether it is time to look at the clock."""
+        self.steps += 1
+        return self.steps >= CLOCK_STEPS or self.size - self.looked_size >= CLOCK_SIZE
+
     cdef int rest(self) except -1:
-        """Let others run if it is time; InterruptedError if nobody wants the bytes any more."""
-        if now_ns() >= self.slice_end:
+        """Let others run if it is time; InterruptedError if nobody wants the bytes any more.
+
+        A task that waits for records is back at its next one within a millisecond. Others that are busy and keep the
+        interpreter for long are held up as long as they have held up the writer, so that it comes to its end.
+        """
+        cdef int64_t begin = now_ns(), end
+        self.steps, self.looked_size = 0, self.size
+        if begin >= self.slice_end:
             breathe()
-            self.slice_end = now_ns() + SLICE_NS
+            end = now_ns()
+            self.slice_end = end + min(max(end - begin, MIN_SLICE_NS), MAX_SLICE_NS)
             if self.is_cancelled():
                 raise InterruptedError("the snapshot was cancelled")
         return 0
@@ -127,7 +141,6 @@ cdef class GroupWriter:
         cdef group_buffer* buffer
         cdef fb_data_output* output
         cdef size_t before
-        cdef Py_ssize_t step = 0
         for time, token, namespace in timers:
             key = key_of_token(token)
             buffer = self.buffer_of(key)
@@ -139,8 +152,7 @@ cdef class GroupWriter:
             encode_value(self.key_codec, key, output)
             encode_value(OBJECT, namespace, output)
             self.size += fb_data_output_size(output) - before
-            step += 1
-            if step % CLOCK_STEPS == 0:
+            if self.may_rest():
                 self.rest()
             if self.size >= limit:
                 return False
@@ -187,7 +199,7 @@ cdef class GroupWriter:
         """Begin with empty buffers."""
         cdef fb_data_output* output
         cdef Py_ssize_t i
-        self.size = 0
+        self.size = self.looked_size = 0
         for i in range(self.count):
             output = &self.buffers[i].output
             if output.start is not NULL:
@@ -249,12 +261,10 @@ cdef class TableEncoder:
     cdef bint write_space(self, GroupWriter writer, Py_ssize_t limit) except -1:
         cdef PyObject *raw_token
         cdef PyObject *raw_value
-        cdef Py_ssize_t step = 0
         cdef object stamps = None
         while PyDict_Next(self.space, &self.position, &raw_token, &raw_value):
             token, value = <object>raw_token, <object>raw_value
-            step += 1
-            if step % CLOCK_STEPS == 0:
+            if writer.may_rest():
                 if self.table.is_released:
                     raise InterruptedError("the snapshot was cancelled")
                 writer.rest()

@@ -1,6 +1,8 @@
 """Keyed state of an operator: names, types, snapshots at any moment, restores at any parallelism."""
 
 import copy
+import itertools
+import time
 
 import pytest
 from hypothesis import given, settings
@@ -9,8 +11,9 @@ from support.models.aggregates import Total
 from support.models.frozen_tables import contents_of
 
 from flinkbuf._core.state.key_context import KeyContext
+from flinkbuf.checkpoints.state_file import SnapshotOutput
 from flinkbuf.streaming.state.key_groups import KeyGroups
-from flinkbuf.streaming.state.snapshot import OperatorSnapshot
+from flinkbuf.streaming.state.snapshot import OperatorSnapshot, SnapshotTarget
 from flinkbuf.streaming.state.state import (
     AggregatingStateDescriptor,
     ListStateDescriptor,
@@ -322,3 +325,33 @@ def test_snapshots_over_each_other_keep_what_was_in_any_order_of_their_ends(step
         assert contents(again, before) == at_cut
     for _ in range(len(writes)):  # changes go back a few at a time
         assert contents(backend, writes) == model
+
+
+def pauses_of(backend):
+    """Seconds from one moment to the next in which the writer of a snapshot let other threads run."""
+    moments = [time.perf_counter()]
+
+    def is_cancelled():
+        moments.append(time.perf_counter())
+        return False
+
+    backend.snapshot().write(SnapshotTarget(SnapshotOutput(None, 0), is_cancelled=is_cancelled))
+    return [after - before for before, after in itertools.pairwise(moments)]
+
+
+def test_a_snapshot_lets_others_run_every_millisecond():
+    backend = backend_of(key_type=Types.LONG())
+    state = backend.get_state(DESCRIPTORS["typed"])
+    for key in range(100_000):
+        backend.key_context.set_key(key)
+        state.update(key)
+    assert min(pauses_of(backend), default=1) < 0.005
+
+
+def test_a_snapshot_of_few_but_large_values_lets_others_run_too():
+    backend = backend_of()
+    state = backend.get_state(DESCRIPTORS["value"])
+    for key in range(40):
+        backend.key_context.set_key(key)
+        state.update([str(number) for number in range(20_000)])
+    assert pauses_of(backend)
