@@ -11,15 +11,19 @@ import binascii
 import dataclasses
 import json
 import numbers
+import struct
 import types
 import typing
+import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from flinkbuf.control.secure_link import MESSAGE_LIMIT, MessageTooLargeError
 from flinkbuf.errors import CorruptDataError
 
 Json = dict[str, Any]  # numbers, texts, lists and dicts of them
 _Convert = Callable[..., object]
+_ATTACHED = struct.Struct(">BI")  # number of the kind, and how many bytes are attached
 _DEPTH_MAX = 64  # of JSON values in a field
 
 
@@ -57,7 +61,8 @@ class MessageCodec:
         Frozen dataclasses by number, 0 to 255. A number is never used again for another message. Fields are int, float,
         str, bool, bytes, ``X | None``, ``tuple[X, ...]``, ``tuple[X, Y]``, ``list[X]``, ``dict[str, X]``, other frozen
         dataclasses, and Any for what JSON can say. A field with the metadata ``{"travels": False}`` stays at home and
-        has its default at the other end.
+        has its default at the other end. One with ``{"attached": True}``, of a kind itself and at most one, is bytes
+        that stand as they are in front of the JSON, which is compressed: for large messages that many are sent.
     omits_defaults : bool, default False
         A field that is as its default is not written, and one that is missing is as its default: what was written
         before a field was added can be read. For what is kept; messages have all their fields.
@@ -86,10 +91,14 @@ class MessageCodec:
         self._shape_of: dict[object, _Shape] = {}  # of dataclasses that are known already
         self._kinds: dict[int, tuple[type, _Shape]] = {}
         self._number_of: dict[type, int] = {}
+        self._attached: dict[type, str] = {}  # name of the field, by kind
         for number, kind in kinds.items():
             if not 0 <= number <= 255:
                 raise ValueError(f"the number of a kind is from 0 to 255, got {number}")
             self._kinds[number] = kind, self._dataclass(kind)
+            for field in dataclasses.fields(kind):
+                if field.metadata.get("attached"):
+                    self._attached[kind] = field.name
             self._number_of[kind] = number
 
     def encode(self, message: object) -> bytes:
@@ -99,6 +108,8 @@ class MessageCodec:
         ------
         TypeError
             If it is of no kind, or a field holds what its annotation does not allow.
+        MessageTooLargeError
+            If its JSON, compressed beside attached bytes, is longer than a message may be.
         """
         number = self._number_of.get(type(message))
         if number is None:
@@ -110,7 +121,13 @@ class MessageCodec:
             raise TypeError(f"{type(message).__name__} cannot be sent: {error}") from None
         except ValueError as error:  # a number of more digits than Python writes
             raise TypeError(f"{type(message).__name__} cannot be sent: {error}") from None
-        return bytes((number,)) + text.encode("ascii")
+        attached = self._attached.get(type(message))
+        if attached is None:
+            return bytes((number,)) + text.encode("ascii")
+        if len(text) > MESSAGE_LIMIT:  # the receiver takes no more, however small it can be made
+            raise MessageTooLargeError(len(text))
+        data = getattr(message, attached)
+        return b"".join((_ATTACHED.pack(number, len(data)), data, zlib.compress(text.encode("ascii"), 1)))
 
     def decode(self, data: bytes) -> Any:
         """Return the message that `data` holds.
@@ -123,8 +140,13 @@ class MessageCodec:
         if not data or data[0] not in self._kinds:
             raise CorruptDataError(f"no message is of kind {data[:1].hex() or 'nothing'}")
         kind, shape = self._kinds[data[0]]
+        attached = self._attached.get(kind)
         try:
-            return shape.from_json(json.loads(str(data[1:], "ascii")))
+            if attached is None:
+                return shape.from_json(json.loads(str(data[1:], "ascii")))
+            value, text = _apart(data)
+            message: Any = shape.from_json(json.loads(text))
+            return dataclasses.replace(message, **{attached: value})
         except _Mismatch as error:
             raise CorruptDataError(f"a message {kind.__name__}: {error}") from None
         except (ValueError, TypeError, RecursionError) as error:
@@ -161,10 +183,25 @@ class MessageCodec:
         fields = {
             field.name: self._shape(annotations[field.name])
             for field in dataclasses.fields(kind)
-            if field.metadata.get("travels", True)
+            if field.metadata.get("travels", True) and not field.metadata.get("attached")
         }
         shape.to_json, shape.from_json = _object(kind, fields, _defaults(kind) if self._omits_defaults else {})
         return shape
+
+
+def _apart(data: bytes) -> tuple[bytes, str]:
+    """Return the attached bytes of a message, and its JSON."""
+    if len(data) < _ATTACHED.size:
+        raise ValueError("it is cut off")
+    end = _ATTACHED.size + _ATTACHED.unpack_from(data)[1]
+    inflater = zlib.decompressobj()
+    try:
+        text = inflater.decompress(data[end:], MESSAGE_LIMIT)
+    except zlib.error as error:
+        raise ValueError(str(error)) from None
+    if not inflater.eof or inflater.unused_data:
+        raise ValueError("its JSON is cut off, too long, or has something behind it")
+    return data[_ATTACHED.size : end], str(text, "ascii")
 
 
 def _not_ready(value: object) -> object:

@@ -63,9 +63,7 @@ def run_local_manager(order: ManagerOrder, bundle_bytes: bytes) -> None:
         (order.host, order.port), order.group_id, bytes.fromhex(order.secret), tls=tls, timeout_s=CONNECT_TIMEOUT_S
     )
     try:
-        shuffle = network_shuffle(
-            bundle, bundle.network, order.manager_id, host=order.host, num_segments=bundle.network_segments
-        )
+        shuffle = network_shuffle(bundle, bundle.network, host=order.host, num_segments=bundle.network_segments)
     except BaseException:
         client.close()
         raise

@@ -28,7 +28,6 @@ from flinkbuf.runtime.manager.task_manager import TASK_MANAGER_KILLED
 from flinkbuf.runtime.protocol.control_link import CODEC, ControlConnection
 from flinkbuf.runtime.protocol.failure import Failure
 from flinkbuf.runtime.protocol.messages import ManagerLeaving, RegisterManager
-from flinkbuf.runtime.scheduler.manager import PROGRAM_MANAGER
 from flinkbuf.runtime.scheduler.slots import slot_count
 from flinkbuf.streaming.chain.operator_config import ExecutionSettings
 from flinkbuf.targets.launcher_process import LauncherProcess, ProcessEnd, program_path, the_launcher, working_directory
@@ -130,7 +129,7 @@ class LocalProcesses:
     def program_shuffle(self) -> Shuffle:
         """Return how the tasks in the program itself are reached by these processes, and reach them."""
         count = slot_segments_needed(self._job.plan, self._network, in_program=True)
-        return network_shuffle(self._job.bundle, self._network, PROGRAM_MANAGER, host=HOST, num_segments=count)
+        return network_shuffle(self._job.bundle, self._network, host=HOST, num_segments=count)
 
     def start(self, run: int, indexes: tuple[int, ...]) -> None:
         """Have a process forked for each of these slots."""

@@ -3,13 +3,16 @@
 import dataclasses
 import json
 import typing
+import zlib
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from flinkbuf.control import message_codec
 from flinkbuf.control.message_codec import MessageCodec
+from flinkbuf.control.secure_link import MessageTooLargeError
 from flinkbuf.errors import CorruptDataError
 from flinkbuf.runtime.protocol.deployment import AttemptId
 from flinkbuf.runtime.protocol.failure import Failure
@@ -117,6 +120,36 @@ def test_a_changed_message_is_refused_or_another_one_of_the_same_shape(data):
     except CorruptDataError:
         return
     assert CODEC.decode(CODEC.encode(message)) == message
+
+
+@dataclasses.dataclass(frozen=True)
+class Heavy:
+    name: str
+    load: bytes = dataclasses.field(default=b"", metadata={"attached": True})
+
+
+HEAVY = MessageCodec({3: Heavy})
+
+
+@given(st.text(), st.binary())
+def test_attached_bytes_stand_as_they_are_in_front_of_compressed_json(name, load):
+    data = HEAVY.encode(Heavy(name, load))
+    assert data[:5] == b"\3" + len(load).to_bytes(4, "big")
+    assert data[5 : 5 + len(load)] == load
+    assert HEAVY.decode(data) == Heavy(name, load)
+    for end in {0, 1, 4, 5, len(load) + 5, len(data) - 1}:
+        with pytest.raises(CorruptDataError):
+            HEAVY.decode(data[:end])
+    with pytest.raises(CorruptDataError):
+        HEAVY.decode(data + b"x")
+
+
+def test_json_that_would_be_too_long_for_the_receiver_is_not_sent(monkeypatch):
+    monkeypatch.setattr(message_codec, "MESSAGE_LIMIT", 100)
+    with pytest.raises(MessageTooLargeError):
+        HEAVY.encode(Heavy("a" * 100))
+    with pytest.raises(CorruptDataError, match="too long"):
+        HEAVY.decode(b"\3" + bytes(4) + zlib.compress(b'{"name":"' + b"a" * 100 + b'"}'))
 
 
 @pytest.mark.parametrize("end", [0, 1, 2, 50, -1])

@@ -21,7 +21,7 @@ from flinkbuf.runtime.master.restart_strategy import (
 from flinkbuf.runtime.protocol.job_status import JobStatus
 from flinkbuf.runtime.protocol.messages import (
     AcknowledgeReport,
-    DeployTask,
+    DeployTasks,
     HeartbeatReport,
     ManagerLeaving,
     RegistrationAccepted,
@@ -202,7 +202,7 @@ class JobMasterInAnyOrder(RuleBasedStateMachine):
         for action in self.world.actions[self.seen :]:
             if isinstance(action, SendTo) and isinstance(action.message, RegistrationAccepted):
                 self.accepted.add(action.manager_id)
-            elif isinstance(action, SendTo) and isinstance(action.message, DeployTask):
+            elif isinstance(action, SendTo) and isinstance(action.message, DeployTasks):
                 assert action.manager_id in self.accepted
             elif isinstance(action, StopManager):
                 self.accepted.discard(action.manager_id)

@@ -12,7 +12,7 @@ from flinkbuf.runtime.protocol.messages import (
     NO_SESSION,
     AcknowledgeReport,
     CancelTask,
-    DeployTask,
+    DeployTasks,
     HeartbeatRequest,
     ManagerLeaving,
     OperatorEventMessage,
@@ -81,7 +81,7 @@ class AnyOrder(RuleBasedStateMachine):
     @rule(subtask=sampled_from(SUBTASKS), number=integers(0, 3), session_id=sampled_from([SESSION] * 4 + [OTHER]))
     def deploy(self, subtask, number, session_id):
         attempt = AttemptId(*subtask, number)
-        self.give(DeployTask(session_id, TaskDeploymentDescriptor(attempt, "task", 2, 128, 0, (), ())))
+        self.give(DeployTasks(session_id, (TaskDeploymentDescriptor(attempt, "task", 2, 128, 0, (), ()),)))
 
     @rule(subtask=sampled_from(SUBTASKS), number=integers(0, 3), session_id=sampled_from([SESSION] * 4 + [OTHER]))
     def cancel(self, subtask, number, session_id):

@@ -16,7 +16,7 @@ from flinkbuf.runtime.manager.job_bundle import JobBundle
 from flinkbuf.runtime.manager.manager_link import ManagerConnection
 from flinkbuf.runtime.protocol.deployment import AttemptId
 from flinkbuf.runtime.protocol.failure import Failure
-from flinkbuf.runtime.protocol.messages import PROGRAM_MANAGER, DeployTask, OperatorEventMessage
+from flinkbuf.runtime.protocol.messages import PROGRAM_MANAGER, DeployTasks, OperatorEventMessage
 from flinkbuf.runtime.scheduler.master_actions import (
     CoordinatorFailed,
     CoordinatorsSnapshotted,
@@ -144,10 +144,10 @@ class ActionPerformer:
         connection = self._connections.get(action.manager_id)
         if connection is None:
             return  # the connection was just lost: the master will hear of it
-        if isinstance(action.message, DeployTask):
-            self._manager_of[action.message.descriptor.attempt] = action.manager_id
+        if isinstance(action.message, DeployTasks):
+            self._manager_of.update((task.attempt, action.manager_id) for task in action.message.tasks)
         try:
-            connection.send(action.message)
+            _send_in_parts(connection, action.message)
         except MessageTooLargeError as error:  # such as of a task that begins with state from the metadata
             what = f"{type(action.message).__name__} for task manager {action.manager_id} cannot be sent"
             failure = Failure.of(error)
@@ -178,3 +178,21 @@ class ActionPerformer:
         connection = None if manager_id is None else self._connections.get(manager_id)
         if connection is not None:
             connection.send(OperatorEventMessage(self._job.session_id, attempt, operator_id, payload))
+
+
+def _send_in_parts(connection: ManagerConnection, message: object) -> None:
+    """Send a message; tasks that are too large together, by the state they begin with, go in several.
+
+    Raises
+    ------
+    MessageTooLargeError
+        One task is too large by itself, or another message is.
+    """
+    try:
+        connection.send(message)
+    except MessageTooLargeError:
+        if not isinstance(message, DeployTasks) or len(message.tasks) == 1:
+            raise
+        half = len(message.tasks) // 2
+        for tasks in (message.tasks[:half], message.tasks[half:]):
+            _send_in_parts(connection, replace(message, tasks=tasks))

@@ -10,7 +10,7 @@ from collections import deque
 from dataclasses import replace
 
 from flinkbuf.runtime.protocol.failure import Failure
-from flinkbuf.runtime.protocol.messages import DeployTask, HeartbeatReport, TaskStateReport
+from flinkbuf.runtime.protocol.messages import DeployTasks, HeartbeatReport, TaskStateReport
 from flinkbuf.runtime.scheduler.master_actions import CoordinatorFailed, EndJob, ManagerSaid, RunFailed, SendTo
 
 LIMIT = 10_000
@@ -62,8 +62,9 @@ def _brief_message(message: object) -> object:
     if isinstance(message, TaskStateReport) and (message.metrics or message.accumulators or message.failure):
         failure = None if message.failure is None else _brief_failure(message.failure)
         return replace(message, metrics={}, accumulators={}, failure=failure)
-    if isinstance(message, DeployTask):
-        return replace(message, descriptor=replace(message.descriptor, partitions=(), gates=()))
+    if isinstance(message, DeployTasks):
+        tasks = tuple(replace(task, partitions=(), gates=()) for task in message.tasks)
+        return replace(message, tasks=tasks, places=b"")
     return message
 
 

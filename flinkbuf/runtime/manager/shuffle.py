@@ -189,19 +189,14 @@ class NetworkShuffle:
     ----------
     environment : NetworkEnvironment
         This shuffle's from now on: `close` closes it.
-    manager_id : str
-        Of the task manager; channels that name it are read within the process.
     io_manager : IOManager, optional
         The environment's; this shuffle's from now on.
     """
 
-    def __init__(
-        self, environment: NetworkEnvironment, manager_id: str, *, io_manager: IOManager | None = None
-    ) -> None:
+    def __init__(self, environment: NetworkEnvironment, *, io_manager: IOManager | None = None) -> None:
         self.environment = environment
         self.io_manager = io_manager
         self.host, self.data_port = environment.address
-        self._manager_id = manager_id
         self._lock = threading.Lock()
         self._paths: dict[str, str | None] = {}  # of blocking partitions, by id
 
@@ -220,7 +215,7 @@ class NetworkShuffle:
         return self.environment.create_gate([self._channel(each) for each in descriptor.channels], owner=owner)
 
     def _channel(self, descriptor: ChannelDescriptor) -> RemoteChannel | LocalChannel:
-        if descriptor.manager_id == self._manager_id:
+        if (descriptor.host, descriptor.port) == (self.host, self.data_port):
             return LocalChannel(descriptor.partition_id, descriptor.subpartition_index)
         return RemoteChannel(descriptor.host, descriptor.port, descriptor.partition_id, descriptor.subpartition_index)
 
@@ -285,7 +280,6 @@ def io_manager_for(bundle: JobBundle) -> IOManager | None:
 def network_shuffle(
     bundle: JobBundle,
     config: NetworkConfig,
-    manager_id: str,
     *,
     host: str,
     num_segments: int | None,
@@ -298,7 +292,6 @@ def network_shuffle(
     bundle : JobBundle
         Of the job.
     config : NetworkConfig
-    manager_id : str
     host, num_segments, advertised_host
         As `NetworkEnvironment` takes them.
     """
@@ -311,7 +304,7 @@ def network_shuffle(
         if io_manager is not None:
             io_manager.close()
         raise
-    return NetworkShuffle(environment, manager_id, io_manager=io_manager)
+    return NetworkShuffle(environment, io_manager=io_manager)
 
 
 def segments_needed(plan: JobPlan) -> int:

@@ -30,7 +30,7 @@ from flinkbuf.runtime.manager.task_actions import (
     TriggerTask,
     Warn,
 )
-from flinkbuf.runtime.protocol.deployment import AttemptId
+from flinkbuf.runtime.protocol.deployment import AttemptId, TaskDeploymentDescriptor
 from flinkbuf.runtime.protocol.failure import Failure
 from flinkbuf.runtime.protocol.messages import (
     NO_SESSION,
@@ -38,7 +38,7 @@ from flinkbuf.runtime.protocol.messages import (
     CancelTask,
     CheckpointAcknowledgement,
     CheckpointRefusal,
-    DeployTask,
+    DeployTasks,
     EndOfDataReport,
     HeartbeatReport,
     HeartbeatRequest,
@@ -311,8 +311,11 @@ class TaskExecutor:
 
     # ---- tasks come -------------------------------------------------------------------------------------
 
-    def _deploy(self, message: DeployTask, now_ms: int) -> None:
-        descriptor = message.descriptor
+    def _deploy_all(self, message: DeployTasks, now_ms: int) -> None:
+        for descriptor in message.descriptors:
+            self._deploy(descriptor, now_ms)
+
+    def _deploy(self, descriptor: TaskDeploymentDescriptor, now_ms: int) -> None:
         attempt, subtask = descriptor.attempt, _subtask_of(descriptor.attempt)
         if attempt in self._tasks:
             self._do(Warn(f"{descriptor.task_name}, attempt {attempt} was deployed again: it is here, and goes on"))
@@ -523,7 +526,7 @@ _LOCAL: Final = (*TASK_REPORTS, ThreadsSampled, LinkLost, TimePassed)
 _HANDLERS: Final[dict[type, Callable[..., None]]] = {
     RegistrationAccepted: TaskExecutor._accepted,
     RegistrationRefused: TaskExecutor._refused,
-    DeployTask: TaskExecutor._deploy,
+    DeployTasks: TaskExecutor._deploy_all,
     CancelTask: TaskExecutor._cancel,
     HeartbeatRequest: TaskExecutor._asked_for_heartbeat,
     SampleTasks: TaskExecutor._sample,

@@ -6,10 +6,10 @@ ResultPartitionDeploymentDescriptor, InputGateDeploymentDescriptor, ShuffleDescr
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from flinkbuf.checkpoints.handles import TaskRestore
+from flinkbuf.runtime.protocol.places import PartitionLocation, Places
 
 
 @dataclass(frozen=True, order=True)
@@ -35,50 +35,40 @@ class PartitionDescriptor:
 
 @dataclass(frozen=True)
 class ChannelDescriptor:
-    """Where one channel of a gate reads: a subpartition, and the task manager that has it."""
+    """Where one channel of a gate reads: a subpartition, and the address of the task manager that has it."""
 
     partition_id: str
     subpartition_index: int
-    manager_id: str  # the reader's own: the channel is local
-    host: str
-    port: int
-
-
-@dataclass(frozen=True)
-class PartitionLocation:
-    """A result partition, and the task manager that has it. Flink: ShuffleDescriptor."""
-
-    partition_id: str
-    manager_id: str
     host: str
     port: int
 
 
 @dataclass(frozen=True)
 class GateDescriptor:
-    """What the task reads through one gate, by channel index.
+    """What the task reads through one gate: one subpartition, of the same number, of each of several partitions.
 
-    A thousand subtasks that all read from each other have a quarter of a million channels: those that read the same
-    partitions share one tuple of locations.
+    A gate that reads all partitions of a task names their table, which all readers share: 5,000 subtasks that all read
+    from each other have millions of channels. One that reads a few has their locations.
     """
 
-    locations: tuple[PartitionLocation, ...]
-    subpartition_indexes: tuple[int, ...]
+    subpartition_index: int
+    near: tuple[PartitionLocation, ...] = ()
+    table: int | None = None  # number in `places`; None: `near` is all
+    places: Places | None = field(default=None, compare=False, repr=False, metadata={"travels": False})
 
-    @classmethod
-    def of(cls, channels: Iterable[ChannelDescriptor]) -> GateDescriptor:
-        """Return the gate with these channels."""
-        known = tuple(channels)
-        locations = (PartitionLocation(each.partition_id, each.manager_id, each.host, each.port) for each in known)
-        return cls(tuple(locations), tuple(each.subpartition_index for each in known))
+    @property
+    def locations(self) -> tuple[PartitionLocation, ...]:
+        """Return where the partitions are, by channel index."""
+        if self.table is None:
+            return self.near
+        assert self.places is not None, "a gate whose deployment was not unpacked"
+        return self.places.locations(self.table)
 
     @property
     def channels(self) -> tuple[ChannelDescriptor, ...]:
         """Return the channels of the gate."""
-        return tuple(
-            ChannelDescriptor(where.partition_id, index, where.manager_id, where.host, where.port)
-            for where, index in zip(self.locations, self.subpartition_indexes, strict=True)
-        )
+        index = self.subpartition_index
+        return tuple(ChannelDescriptor(each.partition_id, index, each.host, each.port) for each in self.locations)
 
 
 @dataclass(frozen=True)

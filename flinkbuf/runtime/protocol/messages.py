@@ -6,7 +6,7 @@ token). A number of `KINDS` is never used again for another message.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from flinkbuf.checkpoints.handles import SubtaskState
@@ -14,6 +14,7 @@ from flinkbuf.checkpoints.options import CheckpointMetrics, CheckpointOptions
 from flinkbuf.control.message_codec import Json
 from flinkbuf.runtime.protocol.deployment import AttemptId, TaskDeploymentDescriptor
 from flinkbuf.runtime.protocol.failure import Failure
+from flinkbuf.runtime.protocol.places import Places
 
 PROGRAM_MANAGER: Final = "program"  # the id of the one in the program's own process; it has no slots
 NO_SESSION: Final = ""  # of a task's report that its task manager has not sent yet
@@ -152,11 +153,40 @@ class RegistrationRefused:
 
 
 @dataclass(frozen=True)
-class DeployTask:
-    """Start one attempt."""
+class DeployTasks:
+    """Start attempts, in this order: all that are deployed together on one task manager. Flink: submitTask, for each.
+
+    Attributes
+    ----------
+    session_id : str
+    tasks : tuple of TaskDeploymentDescriptor
+        Producers before those that read from them. Read them by `descriptors`.
+    places : bytes
+        The tables that their gates name: the same bytes for all task managers.
+    """
 
     session_id: str
-    descriptor: TaskDeploymentDescriptor
+    tasks: tuple[TaskDeploymentDescriptor, ...]
+    places: bytes = field(default=b"", repr=False, metadata={"attached": True})
+
+    @property
+    def descriptors(self) -> tuple[TaskDeploymentDescriptor, ...]:
+        """Return the tasks, whose gates know where their partitions are.
+
+        Raises
+        ------
+        CorruptDataError
+            A gate names a table that is not there.
+        """
+        gates = [gate for task in self.tasks for gate in task.gates if gate.table is not None]
+        if all(gate.places is not None for gate in gates):  # made in this process
+            return self.tasks
+        places = Places.from_bytes(self.session_id, self.places)
+        for gate in gates:
+            places.check(gate.table)
+        return tuple(
+            replace(task, gates=tuple(replace(gate, places=places) for gate in task.gates)) for task in self.tasks
+        )
 
 
 @dataclass(frozen=True)
@@ -274,7 +304,6 @@ KINDS: Final = {
     17: ManagerInspected,
     33: RegistrationAccepted,
     34: RegistrationRefused,
-    35: DeployTask,
     36: CancelTask,
     37: HeartbeatRequest,
     38: AcknowledgeReport,
@@ -284,6 +313,7 @@ KINDS: Final = {
     42: NotifyCheckpointComplete,
     43: NotifyCheckpointAborted,
     44: ReleasePartitions,
+    45: DeployTasks,
     48: SampleTasks,
     49: InspectManager,
 }

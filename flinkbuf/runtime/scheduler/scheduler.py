@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from flinkbuf.runtime.protocol.deployment import TaskDeploymentDescriptor
+from flinkbuf.runtime.protocol.messages import DeployTasks
 from flinkbuf.runtime.scheduler.deployment_builder import DeploymentBuilder
 from flinkbuf.runtime.scheduler.execution_graph import Execution, ExecutionGraph, ExecutionVertex
 from flinkbuf.runtime.scheduler.execution_state import ExecutionStep
@@ -134,8 +134,8 @@ class Scheduler:
         self.waiting.append(batch)
         return batch
 
-    def deploy(self, now_ms: int) -> list[tuple[str, TaskDeploymentDescriptor]]:
-        """Return (task manager, descriptor) of what can be deployed now, in order; counts as deployed from here on."""
+    def deploy(self, now_ms: int) -> list[tuple[str, DeployTasks]]:
+        """Return (task manager, message) of what can be deployed now; it counts as deployed from here on."""
         deployed: list[Execution] = []
         for batch in [each for each in self.waiting if self._has_all(each)]:
             self.waiting.remove(batch)

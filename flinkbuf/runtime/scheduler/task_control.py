@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from flinkbuf.runtime.protocol.failure import Failure
-from flinkbuf.runtime.protocol.messages import CancelTask, DeployTask, ReleaseManager, ReleasePartitions
+from flinkbuf.runtime.protocol.messages import CancelTask, ReleaseManager, ReleasePartitions
 from flinkbuf.runtime.scheduler.cancellations import Cancellations
 from flinkbuf.runtime.scheduler.execution_graph import Execution, ExecutionGraph, ExecutionVertex
 from flinkbuf.runtime.scheduler.execution_state import ExecutionState, ExecutionStep
@@ -65,8 +65,8 @@ class TaskControl:
     def deploy(self, now_ms: int) -> None:
         """Deploy subtasks that have all their slots, and ask for the slots of those that became ready."""
         self._ask(self.scheduler.begin(now_ms))
-        for manager_id, descriptor in self.scheduler.deploy(now_ms):
-            self.outbox.send(manager_id, DeployTask(self.session_id, descriptor))
+        for manager_id, message in self.scheduler.deploy(now_ms):
+            self.outbox.send(manager_id, message)
 
     def cancel_all(self, now_ms: int) -> None:
         """Cancel all attempts."""

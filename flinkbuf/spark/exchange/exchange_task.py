@@ -196,7 +196,7 @@ class ExchangeManager:
             run=0,
             index=index,
             slot_count=1,
-            shuffle=NetworkShuffle(self.environment, manager_id),
+            shuffle=NetworkShuffle(self.environment),
             config=PATIENT,
             make_task=partial(ExchangeTask, thread=threading.current_thread(), deployed=self._events.put),
         )

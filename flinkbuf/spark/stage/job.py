@@ -300,7 +300,7 @@ def program_shuffle(context: SparkContext, plan: JobPlan, config: NetworkConfig,
     """Return what the task manager of the program itself reads and writes through, at the driver's address."""
     bind_host, host = driver_hosts(context.getConf())
     segments = slot_segments_needed(plan, config, in_program=True)
-    return network_shuffle(bundle, config, PROGRAM_MANAGER, host=bind_host, advertised_host=host, num_segments=segments)
+    return network_shuffle(bundle, config, host=bind_host, advertised_host=host, num_segments=segments)
 
 
 def ship(context: SparkContext, files: object) -> ShippedFiles | None:

@@ -114,7 +114,6 @@ class JobTask:
             shuffle = network_shuffle(
                 bundle,
                 config,
-                manager_id,
                 host=self.bind_host or host,
                 advertised_host=host,
                 num_segments=bundle.network_segments,

@@ -31,7 +31,7 @@ from flinkbuf.runtime.protocol.messages import (
     CancelTask,
     CheckpointAcknowledgement,
     CheckpointRefusal,
-    DeployTask,
+    DeployTasks,
     EndOfDataReport,
     HeartbeatRequest,
     ManagerLeaving,
@@ -54,7 +54,7 @@ FINAL = {"FINISHED", "CANCELED", "FAILED"}
 
 
 def deploy(attempt=A, session=S):
-    return DeployTask(session, TaskDeploymentDescriptor(attempt, "map", 1, 128, 0, (), ()))
+    return DeployTasks(session, (TaskDeploymentDescriptor(attempt, "map", 1, 128, 0, (), ()),))
 
 
 def registered(**config):
@@ -190,7 +190,7 @@ def test_a_task_that_is_deployed_while_it_leaves_is_reported_failed():
 
 def test_a_task_is_started_and_all_its_states_are_told():
     executor = registered()
-    assert executor.handle(deploy(), 0) == [StartTask(deploy().descriptor)]
+    assert executor.handle(deploy(), 0) == [StartTask(deploy().tasks[0])]
     for state in (TaskState.DEPLOYING, TaskState.INITIALIZING, TaskState.RUNNING):
         assert sent(executor.handle(task_changed(A, state), 1)) == [report(state.value)]
     change = task_changed(A, TaskState.FINISHED, accumulators={"n": {}}, metrics={"records_in": 3})

@@ -45,10 +45,10 @@ from flinkbuf.streaming.sources.source_events import NoMoreSplits
 from flinkbuf.streaming.sources.source_factories import IterableSourceFactory, SourceOperatorFactory
 
 
-def network_shuffle(master, manager_id, **config):
+def network_shuffle(master, **config):
     config = NetworkConfig(network_memory_min=4 * 2**20, **config)
     environment = fb.NetworkEnvironment(config, num_segments=slot_segments_needed(master.plan, config))
-    return NetworkShuffle(environment, manager_id)
+    return NetworkShuffle(environment)
 
 
 @pytest.fixture(autouse=True)
@@ -89,7 +89,7 @@ def test_a_job_runs_over_the_network():
     out = []
     with Master(graph_of(range(3000), lambda value: value * 2, out.append, 3)) as master:
         for index in range(3):
-            master.add(f"m{index}", network_shuffle(master, f"m{index}"))
+            master.add(f"m{index}", network_shuffle(master))
         master.deploy_all()
         assert set(master.wait_for_end()) == {"FINISHED"}
     assert sorted(out) == [2 * value + 1 for value in range(3000)]
@@ -109,7 +109,7 @@ def test_a_job_begins_anew_on_the_same_managers_while_another_runs():
     factory = of_the_program(refuse_once)
     with Master(graph_of(range(2000), factory, out.append, 2)) as master:
         for index in range(2):
-            master.add(f"m{index}", network_shuffle(master, f"m{index}"))
+            master.add(f"m{index}", network_shuffle(master))
         master.deploy_all()
         master.wait(lambda: any(report.state == "FAILED" for report in map(master.final, master.attempts()) if report))
         for attempt in master.attempts():
@@ -389,7 +389,7 @@ def test_a_task_under_back_pressure_is_cancelled():
     settings = ExecutionSettings(task_cancellation_interval_ms=100)
     with Master(graph_of(range(10**9), of_the_program(hold), [].append, 2), settings) as master:
         for index in range(2):
-            master.add(f"m{index}", network_shuffle(master, f"m{index}"))
+            master.add(f"m{index}", network_shuffle(master))
         master.deploy_all()
         time.sleep(0.3)
         for attempt in master.attempts():
@@ -672,7 +672,7 @@ def test_figures_of_a_running_job_travel_with_heartbeats_and_stay_with_the_last_
 
     with Master(graph_of(IterableSourceFactory(numbers()), Count(), out.append, 2)) as master:
         for index in range(2):
-            master.add(f"m{index}", network_shuffle(master, f"m{index}"))
+            master.add(f"m{index}", network_shuffle(master))
         master.deploy_all()
         wait_until(lambda: len(out) == 1000)
         now = {}
@@ -710,7 +710,7 @@ def test_a_hundred_attempts_of_a_job_hold_no_more_than_the_first():
     out = []
     with Master(graph_of(range(100), lambda value: value, out.append, 2)) as master:
         for index in range(2):
-            master.add(f"m{index}", network_shuffle(master, f"m{index}"))
+            master.add(f"m{index}", network_shuffle(master))
 
         def run(number):
             master.said = [each for each in master.said if isinstance(each[1], RegisterManager)]

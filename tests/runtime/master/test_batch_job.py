@@ -13,7 +13,7 @@ from flinkbuf.runtime.master.restart_strategy import FixedDelayRestart
 from flinkbuf.runtime.picture.job_details import job_details
 from flinkbuf.runtime.protocol.failure import Failure
 from flinkbuf.runtime.protocol.job_status import JobStatus
-from flinkbuf.runtime.protocol.messages import DeployTask, PartitionsReleased, ReleasePartitions
+from flinkbuf.runtime.protocol.messages import PartitionsReleased, ReleasePartitions
 from flinkbuf.runtime.scheduler.execution_state import ExecutionState
 from flinkbuf.runtime.scheduler.master_actions import (
     CancelJob,
@@ -51,7 +51,7 @@ def world_of(plan, restart=None, **config):
 def deployed(world):
     """(vertex, subtask, attempt) of what the last call has deployed."""
     names = {each.id: each.name for each in world.plan.vertices}
-    attempts = [each.descriptor.attempt for each in world.of(DeployTask)]
+    attempts = [each.attempt for each in world.deployed()]
     return [(names[each.vertex_id], each.subtask_index, each.attempt_number) for each in attempts]
 
 
@@ -81,9 +81,9 @@ def test_readers_begin_when_all_is_written():
     assert deployed(world) == [] and states(world) == ["FD", "CC"]
     world.report(second, "FINISHED")
     assert deployed(world) == [("b", 0, 0), ("b", 1, 0)]
-    channels = world.of(DeployTask)[0].descriptor.gates[0].channels
-    assert [each.manager_id for each in channels] == ["m1-0", "m1-1"]
-    assert world.of(DeployTask)[0].descriptor.partitions == ()
+    channels = world.deployed()[0].gates[0].channels
+    assert [each.host for each in channels] == ["host0", "host1"]
+    assert world.deployed()[0].partitions == ()
     assert world.place[world.attempt(1, 1)] == "m1-1", "where it was written: the slot of its own index"
 
 

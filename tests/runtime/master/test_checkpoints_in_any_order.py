@@ -24,7 +24,7 @@ from flinkbuf.checkpoints.options import SnapshotKind
 from flinkbuf.runtime.checkpoint.checkpoint_config import RETENTIONS
 from flinkbuf.runtime.master.restart_strategy import FixedDelayRestart
 from flinkbuf.runtime.protocol.job_status import JobStatus
-from flinkbuf.runtime.protocol.messages import DeployTask, NotifyCheckpointComplete, TriggerCheckpoint
+from flinkbuf.runtime.protocol.messages import DeployTasks, NotifyCheckpointComplete, TriggerCheckpoint
 from flinkbuf.runtime.scheduler.master_actions import (
     CancelJob,
     CheckpointEnded,
@@ -82,7 +82,10 @@ class Played(CheckpointWorld):
         self.files -= {handle.path for handle in action.handles}
 
     def _deploys(self, message):
-        attempt, restore = message.descriptor.attempt, message.descriptor.restore
+        for task in message.tasks:
+            self._begins_from(task.attempt, task.restore)
+
+    def _begins_from(self, attempt, restore):
         parts = [part for operator in (restore.operators if restore else ()) for part in operator.keyed]
         paths = [each.handle.path for part in parts for each in part.shared_files]
         self.confirmed[attempt.vertex_id, attempt.subtask_index] = paths
@@ -106,7 +109,7 @@ class Played(CheckpointWorld):
     LOOKS: ClassVar = {
         StoreCheckpoint: _stores,
         DiscardState: _discards,
-        DeployTask: _deploys,
+        DeployTasks: _deploys,
         NotifyCheckpointComplete: _completes,
         TriggerCheckpoint: _begins,
     }

@@ -5,7 +5,7 @@ from support.worlds.master_world import SESSION, MasterWorld, echo, error, pipel
 
 from flinkbuf.runtime.master.restart_strategy import ExponentialDelayRestart, FixedDelayRestart
 from flinkbuf.runtime.protocol.job_status import JobStatus
-from flinkbuf.runtime.protocol.messages import CancelTask, DeployTask, RegistrationRefused, ReleaseManager
+from flinkbuf.runtime.protocol.messages import CancelTask, DeployTasks, RegistrationRefused, ReleaseManager
 from flinkbuf.runtime.scheduler.manager import PROGRAM_MANAGER
 from flinkbuf.runtime.scheduler.master_actions import (
     CancelJob,
@@ -47,7 +47,7 @@ def test_a_region_begins_again_after_the_delay_in_the_processes_that_are_there()
     assert world.of(StartManagers) == [], "their slots are still there"
     source = world.plan.vertices[0].id
     assert world.last[0] == ResetSources(((source, 0), (source, 1)), is_global=False)
-    assert len(world.of(DeployTask)) == 4
+    assert len(world.deployed()) == 4
     world.all_report("RUNNING", "FINISHED")
     assert world.end == ("FINISHED", None)
     assert [len(each.history) for each in world.job.graph.subtasks()] == [1] * 4
@@ -131,8 +131,8 @@ def test_sources_are_reset_before_they_are_deployed_and_after_the_old_ones_have_
     reset = kinds.index(ResetSources)
     assert max(index for index, kind in enumerate(kinds) if kind is SubtaskGone) < reset
     messages = [getattr(action, "message", None) for action in world.actions]
-    again = [message for message in messages[:reset] if isinstance(message, DeployTask)]
-    assert all(message.descriptor.attempt.attempt_number == 0 for message in again)
+    again = [message for message in messages[:reset] if isinstance(message, DeployTasks)]
+    assert all(task.attempt.attempt_number == 0 for message in again for task in message.tasks)
 
 
 # ---- when it is enough

@@ -10,7 +10,6 @@ from flinkbuf.runtime.protocol.job_status import JobStatus
 from flinkbuf.runtime.protocol.messages import (
     AcknowledgeReport,
     CancelTask,
-    DeployTask,
     HeartbeatRequest,
     ManagerLeaving,
     OperatorEventReport,
@@ -49,9 +48,9 @@ def test_a_job_that_finishes():
     assert world.last == [StatusChanged(JobStatus.RUNNING), StartManagers(1, (0, 1))]
     world.register(0)
     assert world.of(RegistrationAccepted) == [RegistrationAccepted(SESSION, 10_000, 50_000)]
-    assert world.of(DeployTask) == [], "nobody is deployed before all have come"
+    assert world.deployed() == [], "nobody is deployed before all have come"
     world.register(1)
-    assert len(world.of(DeployTask)) == 4
+    assert len(world.deployed()) == 4
     assert world.states() == ["DEPLOYING"] * 4
     world.all_report("INITIALIZING", "RUNNING")
     assert world.states() == ["RUNNING"] * 4
@@ -77,7 +76,7 @@ def test_a_finish_that_overtakes_the_other_reports():
 def test_one_manager_with_all_slots():
     world = MasterWorld(pipeline(4)).start()
     world.register(0, slot_count=4)
-    assert len(world.of(DeployTask)) == 8
+    assert len(world.deployed()) == 8
 
 
 def test_a_job_that_starts_twice_starts_once():
@@ -184,11 +183,11 @@ def test_vertices_in_the_program_wait_for_its_task_manager_and_take_no_slot():
     world = MasterWorld(in_program_plan()).start()
     assert world.of(StartManagers) == [StartManagers(1, (0, 1))]
     world.register_all()
-    assert world.of(DeployTask) == []
+    assert world.deployed() == []
     world.register(-1, run=0, manager_id=PROGRAM_MANAGER, slot_count=0)
     assert world.place[world.attempt(1, 0)] == PROGRAM_MANAGER
-    channels = world.of(DeployTask)[-1].descriptor.gates[0].channels
-    assert [channel.manager_id for channel in channels] == ["m1-0", "m1-1"]
+    channels = world.deployed()[-1].gates[0].channels
+    assert [channel.host for channel in channels] == ["host0", "host1"]
 
 
 def test_only_the_programs_own_task_manager_lets_the_job_master_be_silent():

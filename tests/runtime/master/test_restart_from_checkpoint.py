@@ -14,7 +14,7 @@ from flinkbuf.checkpoints.handles import (
 from flinkbuf.runtime.checkpoint.checkpoint_config import RestoredCheckpoint
 from flinkbuf.runtime.graph.job_plan import JobPlan
 from flinkbuf.runtime.protocol.job_status import JobStatus
-from flinkbuf.runtime.protocol.messages import CancelTask, DeployTask, NotifyCheckpointAborted, TriggerCheckpoint
+from flinkbuf.runtime.protocol.messages import CancelTask, DeployTasks, NotifyCheckpointAborted, TriggerCheckpoint
 from flinkbuf.runtime.scheduler.master_actions import (
     CancelJob,
     CoordinatorFailed,
@@ -45,8 +45,7 @@ def states_of(world, number=""):
 def restores(world):
     """What was deployed last begins with, by (vertex name, subtask)."""
     found = {}
-    for message in world.of(DeployTask):
-        descriptor = message.descriptor
+    for descriptor in world.deployed():
         found[descriptor.task_name, descriptor.attempt.subtask_index] = descriptor.restore
     return found
 
@@ -81,7 +80,7 @@ def test_each_task_begins_with_its_state_and_sources_are_told_the_checkpoint():
     [reset] = world.of(ResetSources)
     assert (reset.checkpoint_id, reset.is_global, reset.states) == (1, False, {})
     kinds = [type(getattr(each, "message", each)) for each in world.last]
-    assert kinds.index(ResetSources) < kinds.index(DeployTask)
+    assert kinds.index(ResetSources) < kinds.index(DeployTasks)
 
 
 def test_coordinators_that_are_made_anew_are_given_their_state():
@@ -141,7 +140,7 @@ def test_what_all_have_answered_is_waited_for_before_the_job_begins_again():
     world.acknowledge_all(checkpoint_id, states_of(world, "b"))
     world.report(world.attempt(1, 0), "FAILED", error())
     world.confirm_cancels().wait(30_000)
-    assert world.of(DeployTask) == []
+    assert world.deployed() == []
     world.stored(checkpoint_id)
     assert paths(restores(world)["sink", 1]) == ["1b"]
     assert world.job.status is JobStatus.RUNNING

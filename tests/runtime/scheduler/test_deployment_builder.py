@@ -5,23 +5,24 @@ import time
 import pytest
 from support.worlds.master_world import JOB, SESSION, MasterWorld, edge, pipeline, vertex
 
+from flinkbuf.control.message_codec import MessageCodec
 from flinkbuf.network.partition import ResultPartitionID
 from flinkbuf.runtime.checkpoint.checkpoint_config import CheckpointCoordinatorConfig
 from flinkbuf.runtime.graph.job_plan import JobPlan
 from flinkbuf.runtime.master.restart_strategy import FixedDelayRestart
-from flinkbuf.runtime.protocol.messages import DeployTask
+from flinkbuf.runtime.protocol.messages import KINDS, DeployTasks
 from flinkbuf.runtime.scheduler.master_actions import SendTo
+
+CODEC = MessageCodec(KINDS)
 
 
 def descriptors(world):
     """By (vertex name, subtask), of the last call, with the manager that gets it."""
     return {
-        (action.message.descriptor.task_name, action.message.descriptor.attempt.subtask_index): (
-            action.manager_id,
-            action.message.descriptor,
-        )
+        (each.task_name, each.attempt.subtask_index): (action.manager_id, each)
         for action in world.last
-        if isinstance(action, SendTo) and isinstance(action.message, DeployTask)
+        if isinstance(action, SendTo) and isinstance(action.message, DeployTasks)
+        for each in CODEC.decode(CODEC.encode(action.message)).descriptors
     }
 
 
@@ -37,11 +38,7 @@ def test_every_channel_names_a_partition_and_the_manager_that_has_it():
         for producer, channel in enumerate(gate.channels):
             (partition,) = found["source", producer][1].partitions
             assert (channel.partition_id, partition.subpartition_count) == (partition.partition_id, 3)
-            assert (channel.manager_id, channel.host, channel.port) == (
-                f"m1-{producer}",
-                f"host{producer}",
-                5000 + producer,
-            )
+            assert (channel.host, channel.port) == (f"host{producer}", 5000 + producer)
 
 
 @pytest.mark.parametrize("checkpointing", [None, CheckpointCoordinatorConfig(epoch=3)])
@@ -53,8 +50,8 @@ def test_every_attempt_knows_the_epoch_of_its_job_master(checkpointing):
 
 def test_readers_of_the_same_partitions_share_their_locations():
     world = MasterWorld(pipeline(3)).start().register_all()
-    gates = [descriptor.gates[0] for (name, _), (_, descriptor) in descriptors(world).items() if name == "sink"]
-    assert len({id(gate.locations) for gate in gates}) == 1
+    gates = [task.gates[0] for message in world.of(DeployTasks) for task in message.descriptors if task.gates]
+    assert len(gates) == 3 and len({id(gate.locations) for gate in gates}) == 1
 
 
 def test_a_partitions_name_is_put_together_as_flink_does():
@@ -114,9 +111,10 @@ def test_slots_of_a_manager_are_numbered_from_its_own_first(slot_count):
     assert [found["sink", number][1].slot_index for number in range(4)] == [number % slot_count for number in range(4)]
 
 
-def test_producers_are_deployed_before_their_readers():
+def test_a_task_manager_is_told_of_producers_before_their_readers_in_one_message():
     world = MasterWorld(pipeline(2)).start().register_all()
-    assert [name for name, _ in descriptors(world)] == ["source", "source", "sink", "sink"]
+    names = [(manager_id, name) for (name, _), (manager_id, _) in descriptors(world).items()]
+    assert names == [("m1-0", "source"), ("m1-0", "sink"), ("m1-1", "source"), ("m1-1", "sink")]
 
 
 @pytest.mark.parametrize("is_pointwise", [False, True])

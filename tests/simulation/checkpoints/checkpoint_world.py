@@ -30,7 +30,7 @@ from flinkbuf.runtime.driver.job_steps import JobSteps
 from flinkbuf.runtime.master.job_master import JobMaster
 from flinkbuf.runtime.protocol.deployment import AttemptId, TaskDeploymentDescriptor
 from flinkbuf.runtime.protocol.job_status import JobStatus
-from flinkbuf.runtime.protocol.messages import DeployTask
+from flinkbuf.runtime.protocol.messages import DeployTasks
 from flinkbuf.runtime.scheduler import master_actions as ma
 from flinkbuf.streaming.chain.operator_config import ExecutionSettings
 
@@ -251,7 +251,7 @@ class CheckpointWorld(World):
         """Do it, if the driver is there to do it: it may be killed between any two."""
         if self.goes_on():
             self._perform[type(action)](action)
-            if isinstance(action, ma.SendTo) and isinstance(action.message, DeployTask):
+            if isinstance(action, ma.SendTo) and isinstance(action.message, DeployTasks):
                 self.moment(A_TASK_IS_DEPLOYED)
 
     def manager_gone(self, manager_id: str) -> None:

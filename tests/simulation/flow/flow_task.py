@@ -174,13 +174,13 @@ class FlowTask(SimTask):
             channel.items.extendleft((1, each) for each in reversed(records))
 
     def _channel_number(self, gate: int, channel: int) -> int:
-        return sum(len(each.subpartition_indexes) for each in self.descriptor.gates[:gate]) + channel
+        return sum(len(each.locations) for each in self.descriptor.gates[:gate]) + channel
 
     def gate_of(self, number: int) -> tuple[int, int]:
         for index, gate in enumerate(self.descriptor.gates):
-            if number < len(gate.subpartition_indexes):
+            if number < len(gate.locations):
                 return index, number
-            number -= len(gate.subpartition_indexes)
+            number -= len(gate.locations)
         raise IndexError(number)
 
     def _take_first_splits(self) -> None:

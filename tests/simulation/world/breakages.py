@@ -10,7 +10,7 @@ from flinkbuf.runtime.protocol.deployment import AttemptId
 from flinkbuf.runtime.protocol.failure import Failure
 from flinkbuf.runtime.protocol.messages import (
     CancelTask,
-    DeployTask,
+    DeployTasks,
     HeartbeatReport,
     HeartbeatRequest,
     OperatorEventReport,
@@ -135,7 +135,7 @@ def _old_session(world: World) -> None:
     told = (
         CancelTask(OLD_SESSION, task.attempt),
         ReleaseManager(OLD_SESSION, "of an old session"),
-        DeployTask(OLD_SESSION, replace(task.descriptor, attempt=newer)),
+        DeployTasks(OLD_SESSION, (replace(task.descriptor, attempt=newer),)),
         HeartbeatRequest(OLD_SESSION, 1),
     )
     task.manager.inbox.put(world.rng.choice(told))

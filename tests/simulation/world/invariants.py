@@ -68,6 +68,7 @@ class Invariants:
         # as the job master says
         self.accepted: dict[str, ms.RegisterManager] = {}  # managers that it counts on
         self.registrations: dict[str, ms.RegisterManager] = {}
+        self._new: list[TaskDeploymentDescriptor] = []  # deployed by the last call
         self.deployed: dict[AttemptId, str] = {}
         self.partitions: dict[str, tuple[AttemptId, int]] = {}
         self.newest: dict[Subtask, int] = {}
@@ -164,6 +165,7 @@ class Invariants:
         """Check what it wants done, and how its graph stands."""
         for action in actions:
             self._checks[type(action)](action)
+        self._check_deployed_together()
         ends = [index for index, action in enumerate(actions) if isinstance(action, ma.EndJob)]
         demand(ends in ([], [len(actions) - 1]), "EndJob is not the last action:", actions)
         if self.world.restart.new_count > self._outage_count and _is_echo(stimulus):
@@ -240,8 +242,9 @@ class Invariants:
         demand(session_id == self.world.session_id, "a message of another session:", message)
         if isinstance(message, ms.RegistrationAccepted):
             self._manager_accepted(action.manager_id)
-        elif isinstance(message, ms.DeployTask):
-            self._deployed(action.manager_id, message.descriptor)
+        elif isinstance(message, ms.DeployTasks):
+            for descriptor in message.descriptors:
+                self._deployed(action.manager_id, descriptor)
 
     def _manager_accepted(self, manager_id: str) -> None:
         registration = self.registrations[manager_id]
@@ -276,9 +279,19 @@ class Invariants:
                 self.reset.discard(subtask)
         self._check_slot(manager_id, descriptor)
         self._check_outputs(descriptor)
-        self._check_inputs(descriptor)
+        self._new.append(descriptor)
         self.deployed[attempt] = manager_id
         self.newest[subtask] = attempt.attempt_number
+
+    def _check_deployed_together(self) -> None:
+        """Whoever reads of another one knows it; on one task manager the other one comes first."""
+        places = {descriptor.attempt: place for place, descriptor in enumerate(self._new)}
+        for place, descriptor in enumerate(self._new):
+            for writer in self._check_inputs(descriptor):
+                is_near = self.deployed[writer] == self.deployed[descriptor.attempt]
+                is_before = places.get(writer, -1) < place
+                demand(is_before or not is_near, "its producer was not deployed before:", descriptor.attempt, writer)
+        self._new.clear()
 
     def _check_new_run(self, subtask: Subtask, manager_id: str) -> None:
         """Where processes cannot run an attempt after the other, it is in another process."""
@@ -315,7 +328,9 @@ class Invariants:
             demand(partition.partition_id not in self.partitions, "a partition of an older attempt:", partition)
             self.partitions[partition.partition_id] = (attempt, edge.partition_index)
 
-    def _check_inputs(self, descriptor: TaskDeploymentDescriptor) -> None:
+    def _check_inputs(self, descriptor: TaskDeploymentDescriptor) -> list[AttemptId]:
+        """Check what a task reads; return whose partitions these are."""
+        writers = []
         plan, attempt = self.world.plan, descriptor.attempt
         inputs = [edge for edge in plan.edges if edge.target == self.vertex_index[attempt.vertex_id]]
         demand(len(inputs) == len(descriptor.gates), "gates are missing:", attempt)
@@ -324,7 +339,7 @@ class Invariants:
             wanted = plan.channels_of(edge, attempt.subtask_index)
             demand(len(channels) == len(wanted), "channels are missing:", attempt, edge)
             for channel, (producer, subpartition) in zip(channels, wanted, strict=True):
-                demand(channel.partition_id in self.partitions, "its producer was not deployed before:", attempt)
+                demand(channel.partition_id in self.partitions, "its producer was not deployed:", attempt)
                 writer, partition_index = self.partitions[channel.partition_id]
                 demand(
                     (self.vertex_index[writer.vertex_id], writer.subtask_index) == (edge.source, producer)
@@ -334,6 +349,8 @@ class Invariants:
                     writer,
                 )
                 self._check_producer(attempt, writer, channel)
+                writers.append(writer)
+        return writers
 
     def _check_producer(self, attempt: AttemptId, writer: AttemptId, channel: ChannelDescriptor) -> None:
         """It is of the same restart, and where the consumer looks for it."""
@@ -342,7 +359,6 @@ class Invariants:
         state = self.graph.execution_of(writer).state
         demand(state not in (_S.CANCELING, _S.CANCELED, _S.FAILED), "its producer has gone:", attempt, writer, state)
         manager_id = self.deployed[writer]
-        demand(channel.manager_id == manager_id, "a producer elsewhere:", attempt, channel, manager_id)
         registration = self.accepted.get(manager_id)
         demand(registration is not None, "a producer at a manager that has gone:", attempt, manager_id)
         demand((channel.host, channel.port) == (registration.host, registration.data_port), "not its address:", channel)

@@ -104,12 +104,12 @@ def numbers_of_attempts_are_ignored(patch):
 def a_second_deployment_of_an_attempt_starts_it_again(patch):
     deploy = TaskExecutor._deploy
 
-    def deploy_always(self, message, now_ms):
-        self._tasks.pop(message.descriptor.attempt, None)
+    def deploy_always(self, descriptor, now_ms):
+        self._tasks.pop(descriptor.attempt, None)
         self._newest.clear()
-        deploy(self, message, now_ms)
+        deploy(self, descriptor, now_ms)
 
-    patch.setitem(task_executor._HANDLERS, task_executor.DeployTask, deploy_always)
+    patch.setattr(TaskExecutor, "_deploy", deploy_always)
 
 
 # ---- reports
@@ -343,17 +343,16 @@ def partitions_of_all_attempts_have_one_name(patch):
 
 @bug
 def consumers_are_deployed_before_producers(patch):
-    deploy = scheduler.Scheduler.deploy
-    patch.setattr(scheduler.Scheduler, "deploy", lambda self, now_ms: deploy(self, now_ms)[::-1])
+    build = DeploymentBuilder.build
+    patch.setattr(DeploymentBuilder, "build", lambda self, executions: build(self, executions[::-1]))
 
 
 @bug
 def all_subtasks_share_the_first_slot_of_their_manager(patch):
     descriptor = DeploymentBuilder._descriptor
 
-    def first(self, execution, producers):
-        manager_id, made = descriptor(self, execution, producers)
-        return manager_id, replace(made, slot_index=0)
+    def first(self, *given):
+        return replace(descriptor(self, *given), slot_index=0)
 
     patch.setattr(DeploymentBuilder, "_descriptor", first)
 

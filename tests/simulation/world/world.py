@@ -26,7 +26,7 @@ from flinkbuf.runtime.master.job_master import JobMaster
 from flinkbuf.runtime.protocol.control_link import CODEC
 from flinkbuf.runtime.protocol.deployment import AttemptId, TaskDeploymentDescriptor
 from flinkbuf.runtime.protocol.failure import Failure
-from flinkbuf.runtime.protocol.messages import DeployTask
+from flinkbuf.runtime.protocol.messages import DeployTasks
 from flinkbuf.runtime.protocol.time_passed import TimePassed
 from flinkbuf.runtime.scheduler import master_actions as ma
 from flinkbuf.runtime.scheduler.execution_state import ExecutionState
@@ -263,8 +263,9 @@ class World:
             manager.connection.send_down(message)
 
     def _send(self, action: ma.SendTo) -> None:
-        if isinstance(action.message, DeployTask):
-            self.coordinators.deployed(action.message.descriptor.attempt, action.manager_id)
+        if isinstance(action.message, DeployTasks):
+            for task in action.message.tasks:
+                self.coordinators.deployed(task.attempt, action.manager_id)
         self.send_to(action.manager_id, action.message)
 
     def _end(self, action: ma.EndJob) -> None:

@@ -26,7 +26,7 @@ from flinkbuf.runtime.protocol.failure import Failure
 from flinkbuf.runtime.protocol.messages import (
     AcknowledgeReport,
     CancelTask,
-    DeployTask,
+    DeployTasks,
     RegisterManager,
     RegistrationRefused,
     ReleaseManager,
@@ -117,11 +117,11 @@ class Task:
         raise TimeoutError(f"task {self.index} has heard nothing of {kinds}")
 
     def deployed(self):
-        self.deployment = self.hear(DeployTask)
-        return self.deployment.descriptor
+        self.deployment = self.hear(DeployTasks)
+        return self.deployment.descriptors[0]
 
     def report(self, state, failure=None, **metrics):
-        attempt, session = self.deployment.descriptor.attempt, self.deployment.session_id
+        attempt, session = self.deployment.tasks[0].attempt, self.deployment.session_id
         self.link.send(TaskStateReport(session, attempt, state, failure, metrics=metrics))
 
     def reason(self):
@@ -148,13 +148,13 @@ def running(exchanges):
 def test_all_tasks_learn_where_all_listen_when_the_last_is_there(exchanges):
     first, second = tasks_of(exchanges, (2, 0))
     with pytest.raises(TimeoutError):
-        first.hear(DeployTask, seconds=0.1)
+        first.hear(DeployTasks, seconds=0.1)
     third = Task(exchanges, 1)
     for task in (second, third, first):
         (gate,) = task.deployed().gates
         assert [(each.host, each.port) for each in gate.locations] == [("127.0.0.1", 5000 + each) for each in range(3)]
-        assert gate.subpartition_indexes == (task.index,) * 3
-        (partition,) = task.deployment.descriptor.partitions
+        assert gate.subpartition_index == task.index
+        (partition,) = task.deployment.tasks[0].partitions
         assert (partition.partition_id, partition.subpartition_count) == (gate.locations[task.index].partition_id, 3)
 
 

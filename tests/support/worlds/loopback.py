@@ -47,7 +47,7 @@ class LoopbackProvider:
             manager = InProcessManager(
                 self.job,
                 self.job.bundle,
-                shuffle_of(manager_id),
+                shuffle_of(),
                 manager_id=manager_id,
                 run=run,
                 index=index,
@@ -70,8 +70,8 @@ class LoopbackProvider:
         assert not left
 
     def program_shuffle(self):
-        return shuffle_of("program")
+        return shuffle_of()
 
 
-def shuffle_of(manager_id):
-    return NetworkShuffle(NetworkEnvironment(NetworkConfig(), num_segments=256), manager_id)
+def shuffle_of():
+    return NetworkShuffle(NetworkEnvironment(NetworkConfig(), num_segments=256))

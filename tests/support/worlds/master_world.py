@@ -10,7 +10,7 @@ from flinkbuf.runtime.protocol.deployment import AttemptId
 from flinkbuf.runtime.protocol.failure import Failure
 from flinkbuf.runtime.protocol.messages import (
     CancelTask,
-    DeployTask,
+    DeployTasks,
     HeartbeatReport,
     HeartbeatRequest,
     RegisterManager,
@@ -76,13 +76,13 @@ class MasterWorld:
         self.last = self.job.handle(stimulus, self.now_ms)
         self.actions += self.last
         for action in self.last:
-            if isinstance(action, SendTo) and isinstance(action.message, DeployTask):
-                attempt = action.message.descriptor.attempt
-                assert attempt not in self.place, "deployed twice"
-                self.place[attempt] = action.manager_id
-                self.tasks[attempt] = "DEPLOYING"
+            if isinstance(action, SendTo) and isinstance(action.message, DeployTasks):
+                for task in action.message.tasks:
+                    assert task.attempt not in self.place, "deployed twice"
+                    self.place[task.attempt] = action.manager_id
             elif isinstance(action, SendTo) and isinstance(action.message, CancelTask):
                 self.canceled.append(action.message.attempt)
+        self.tasks.update((task.attempt, "DEPLOYING") for task in self.deployed())
         return self.last
 
     def start(self):
@@ -160,6 +160,12 @@ class MasterWorld:
         actions = self.actions if all_time else self.last
         sent = [action.message for action in actions if isinstance(action, SendTo)]
         return [each for each in (*actions, *sent) if isinstance(each, kind)]
+
+    def deployed(self):
+        """What the last call has deployed, producers first, as its task managers read it."""
+        found = [each for message in self.of(DeployTasks) for each in message.descriptors]
+        vertices = [each.id for each in self.plan.vertices]
+        return sorted(found, key=lambda each: (vertices.index(each.attempt.vertex_id), each.attempt.subtask_index))
 
     def stopped(self):
         """Managers that were told to end, of all time."""

@@ -17,7 +17,6 @@ from flinkbuf.runtime.manager.shuffle import LocalShuffle, segments_needed
 from flinkbuf.runtime.manager.task_manager import TaskManager
 from flinkbuf.runtime.protocol.deployment import (
     AttemptId,
-    ChannelDescriptor,
     GateDescriptor,
     PartitionDescriptor,
     TaskDeploymentDescriptor,
@@ -25,7 +24,7 @@ from flinkbuf.runtime.protocol.deployment import (
 from flinkbuf.runtime.protocol.messages import (
     AcknowledgeReport,
     CancelTask,
-    DeployTask,
+    DeployTasks,
     HeartbeatReport,
     HeartbeatRequest,
     ManagerLeaving,
@@ -35,6 +34,7 @@ from flinkbuf.runtime.protocol.messages import (
     ReleaseManager,
     TaskStateReport,
 )
+from flinkbuf.runtime.protocol.places import PartitionLocation
 from flinkbuf.streaming.chain.operator_config import ExecutionSettings
 from flinkbuf.streaming.sinks.sink_factories import CallableSinkFactory
 from flinkbuf.streaming.sources.source_factories import CollectionSourceFactory
@@ -152,23 +152,23 @@ class Master:
                 for edge in outputs
             ),
             tuple(
-                GateDescriptor.of(
-                    self.channel(edge, producer, subpartition, number)
-                    for producer, subpartition in plan.channels_of(edge, subtask)
+                GateDescriptor(
+                    plan.channels_of(edge, subtask)[0][1],
+                    tuple(self.location(edge, producer, number) for producer, _ in plan.channels_of(edge, subtask)),
                 )
                 for edge in inputs
             ),
         )
 
-    def channel(self, edge, producer, subpartition, number):
+    def location(self, edge, producer, number):
         manager_id = self.where[self.attempt(edge.source, producer, number)]
         registration = self.messages(manager_id, RegisterManager)[0]
         name = self.partition_id(edge.source, producer, edge.partition_index, number)
-        return ChannelDescriptor(name, subpartition, manager_id, registration.host, registration.data_port)
+        return PartitionLocation(name, registration.host, registration.data_port)
 
     def deploy(self, vertex, subtask, manager_id="m0", number=0):
         self.where[self.attempt(vertex, subtask, number)] = manager_id
-        self.tell(manager_id, DeployTask(SESSION, self.descriptor(vertex, subtask, number)))
+        self.tell(manager_id, DeployTasks(SESSION, (self.descriptor(vertex, subtask, number),)))
 
     def deploy_all(self, number=0, place=None):
         """Producers first; place(vertex, subtask) -> manager_id."""
