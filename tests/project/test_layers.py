@@ -183,6 +183,7 @@ DOES_WITHOUT = {
         LOOP_OVER_OBJECTS | {"bench"},
         "steps coroutines, which are Python objects; timed in bench_async_io.py",
     ),
+    "entry_cache": (LOOP_OVER_OBJECTS | {"bench"}, "timed with the state that it keeps, in bench_large_state.py"),
     "state_table": (LOOP_OVER_OBJECTS | {"test.py", "bench"}, "the dicts of keyed_state, tested and timed with it"),
     "function_results": (LOOP_OVER_OBJECTS | {"test.py", "bench"}, "what operators do with results; met through each"),
     "keyed_state": (LOOP_OVER_OBJECTS, "one look into a dict"),

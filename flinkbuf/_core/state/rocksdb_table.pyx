@@ -1,8 +1,10 @@
-"""The values of one keyed state in an ordered store of bytes on disk, with those that are in use as Python objects.
+"""The values of one keyed state in an ordered store of bytes on disk, with those that can change as Python objects.
 
-A value that was given out may be changed in place, as lists and maps are: it is written back when it leaves the cache,
-or before a snapshot, if its bytes are others then. Two generations: what is not used while a cache fills up leaves, so
-that what an operator holds within one call is still there when it ends. Flink: AbstractRocksDBState.
+A value that nobody can change, such as a number, goes into the store's cache as bytes, and comes out of it as an
+object of its own: no object is kept for a key. One that can, as lists and maps can, is changed in place where it was
+given out: it is written when it leaves those that are held, or before a snapshot, if its bytes are others then. Two
+generations: what is not used while one fills up leaves, so that what an operator holds within one call is still there
+when it ends. Flink: AbstractRocksDBState.
 
 A place in the store is key group (2 bytes), state (2), size of the namespace (2), namespace, key: the entries of a key
 group stand together, and in it those of a state. Namespace and key stand there in the form that they have as keys, so
@@ -11,20 +13,26 @@ apart, cannot: they stand once more in front of the entry's value, as they are; 
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from libc.stdint cimport int64_t, uint8_t
+from cpython.object cimport PyObject
+from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t
+from libc.string cimport memcpy
 
 from flinkbuf._core.value.codec cimport measured
+from flinkbuf._core.ground.byte_order cimport fb_store_be16
 from flinkbuf._core.ground.data_view cimport (
-    fb_data_input, fb_data_output_close, fb_data_output_prune, fb_data_output_size, fb_data_output_start_scratch,
+    fb_data_input, fb_data_output_close, fb_data_output_prune, fb_data_output_reserve, fb_data_output_size,
+    fb_data_output_start_scratch,
 )
-from flinkbuf._core.ground.errors cimport FB_OK
+from flinkbuf._core.ground.errors cimport FB_OK, check
+from flinkbuf._core.state.entry_cache cimport ABSENT, cache_entry, data_of
 from flinkbuf._core.state.key_context cimport HeldKey, key_of_token
 from flinkbuf._core.record.key_token cimport KeyToken
 from flinkbuf._core.state.state_codec cimport ENTRY, NAMESPACE, STAMPED_ENTRY, StateReader, joined
 from flinkbuf._core.state.state_table cimport FrozenTable
-from flinkbuf._core.value.own_value cimport is_of_fixed_class
+from flinkbuf._core.value.own_value cimport fb_own_value_is_atom, is_of_fixed_class
+from flinkbuf._core.value.python_object cimport FB_IDENTITY
 from flinkbuf._core.value.type cimport fb_type_skip
-from flinkbuf._core.value.type_codec cimport encode_value
+from flinkbuf._core.value.type_codec cimport decode_value, encode_value
 from flinkbuf.errors import CorruptDataError, state_refused
 
 cdef enum:
@@ -36,6 +44,7 @@ cdef enum:
 cdef TypeCodec OBJECT = TypeCodec("OBJECT")
 cdef TypeCodec NAMESPACE_CODEC = OBJECT.as_key()
 cdef object UNKNOWN = object()
+cdef frozenset READ_IN_PLACE = frozenset(["BOOLEAN", "BYTE", "SHORT", "INT", "LONG", "FLOAT", "DOUBLE", "STRING"])
 cdef bytes UNSTAMPED = bytes([ENTRY]), STAMPED = bytes([STAMPED_ENTRY]), NEXT_NAMESPACE = bytes([NAMESPACE])
 
 
@@ -49,7 +58,7 @@ cdef class RocksDbTable(StateTable):
     Parameters
     ----------
     store : object
-        With ``get(place)``, ``write(entries)`` of (place, bytes or None to delete) and ``scan(begin, end)``.
+        A `RocksDbStore`.
     state_id : int
         Stands in its places.
     state : KeyedState
@@ -63,7 +72,7 @@ cdef class RocksDbTable(StateTable):
     has_stamps : bool
         Whether values expire.
     capacity : int
-        Values that are kept as objects, about.
+        Values that are held as objects, about: of those that can change.
     """
 
     def __init__(self, store, int state_id, KeyedState state not None, KeyContext keys not None,
@@ -81,37 +90,51 @@ cdef class RocksDbTable(StateTable):
         self.young, self.old, self.names = {}, {}, {}
         self.capacity = max(16, capacity // 2)
         self.is_plain = False
-        self.output.record_number = -1
+        self.output.record_number = self.at.record_number = -1
+        self.cache = store.cache
+        self.holds_atoms = not has_stamps and not state.table.is_shallow
+        self.holds_fixed = state.holds_fixed
+        self.is_read_in_place = self.holds_atoms and self.codec.kind in READ_IN_PLACE
+        self.tells_keys = self.place_codec is self.key_codec
+        self.at_token = self.named = UNKNOWN
 
     def __dealloc__(self):
         fb_data_output_close(&self.output)
+        fb_data_output_close(&self.at)
 
     # ---- what a state calls
 
     cdef object get(self, object token):
-        return self.found(token).value
+        cdef CachedValue held = self.held(token)
+        return self.read(token, False) if held is None else held.value
 
     cdef object own(self, object token):
-        cdef CachedValue found = self.found(token)
-        found.may_differ = True
-        return found.value
+        cdef CachedValue held = self.held(token)
+        if held is None:
+            return self.read(token, True)
+        held.may_differ = True
+        return held.value
 
     cdef bint may_be_read(self):
         return False
 
     cdef int put(self, object token, object value) except -1:
-        cdef object place = (self.namespace, token)
-        cdef CachedValue found = self.cached(place)
-        if found is None:
-            found = CachedValue()
-            found.saved = UNKNOWN
-            self.keep(place, found)
-        found.value = value
-        found.may_differ = True
+        cdef CachedValue held
+        if self.holds_atoms and (self.holds_fixed or fb_own_value_is_atom(<PyObject*>value)):
+            self.change(token, value)
+            return self.forget(token)
+        held = self.held(token)
+        if held is None:
+            held = CachedValue()
+            held.saved = UNKNOWN
+            self.keep((self.namespace, token), held)
+        held.value = value
+        held.may_differ = True
         return 0
 
     cdef int remove(self, object token) except -1:
-        return self.put(token, None)
+        self.change(token, None)
+        return self.forget(token)
 
     cdef int set_namespace(self, object namespace) except -1:
         self.namespace = namespace
@@ -147,8 +170,11 @@ cdef class RocksDbTable(StateTable):
         begin = self.prefix(self.grouper.first) if self.position is None else self.position
         while len(found) < count:
             group = int.from_bytes(begin[:2], "big")
-            for place, data in self.store.scan(begin, after(self.prefix(group))):
+            for place, data in self.store.scan_written(begin, after(self.prefix(group))):
                 self.position = place + b"\0"
+                data = self.cache.get(place, data)
+                if data is None:
+                    continue
                 namespace, key, rest = parts_of(place, data, self.key_codec)
                 namespace, token = OBJECT.deserialize(namespace), self.keys.token_of(self.key_codec.deserialize(key))
                 cached = self.cached((namespace, token))
@@ -170,20 +196,114 @@ cdef class RocksDbTable(StateTable):
     cdef FrozenTable freeze(self):
         raise TypeError("what lies in a store is frozen with it")
 
-    # ---- the cache
+    # ---- values that never change: bytes in the store's cache
 
-    cdef CachedValue found(self, object token):
-        """The value of a key in the namespace, read if it is not here."""
-        cdef object place = (self.namespace, token)
-        cdef CachedValue found = self.cached(place)
-        if found is None:
-            found = CachedValue()
-            at = self.place_of(self.namespace, token)
-            found.saved = self.store.get(at)
-            if found.saved is not None:
-                found.value = self.decoded(parts_of(at, found.saved, self.key_codec)[2])
-            self.keep(place, found)
-        return found
+    cdef object read(self, object token, bint is_to_change):
+        """The value of a key in the namespace, which is not held; it is afterwards, if it can change."""
+        cdef CachedValue found
+        cdef cache_entry* entry
+        cdef object data
+        self.locate(token)
+        entry = self.cache.find(self.at.start, fb_data_output_size(&self.at))
+        if entry is NULL:
+            data = self.store.fetch(PyBytes_FromStringAndSize(<char*>self.at.start, fb_data_output_size(&self.at)))
+            if data is None:
+                return None
+        elif entry.data_size == ABSENT:
+            return None
+        elif self.is_read_in_place and self.tells_name and self.tells_keys:
+            return self.decoded_in_place(data_of(entry), entry.data_size)
+        else:
+            data = PyBytes_FromStringAndSize(<char*>data_of(entry), entry.data_size)
+        at = PyBytes_FromStringAndSize(<char*>self.at.start, fb_data_output_size(&self.at))
+        value = self.decoded(parts_of(at, data, self.key_codec)[2])
+        if self.holds_atoms and (self.holds_fixed or fb_own_value_is_atom(<PyObject*>value)):
+            return value
+        found = CachedValue()
+        found.value, found.saved, found.may_differ = value, data, is_to_change
+        self.keep((self.namespace, token), found)
+        return value
+
+    cdef object decoded_in_place(self, const uint8_t* data, size_t size):
+        cdef fb_data_input source
+        source.start = source.pos = data
+        source.end = data + size
+        source.record_number = source.channel = -1
+        return FB_IDENTITY(decode_value(self.codec, &source))
+
+    cdef int change(self, object token, object value) except -1:
+        """Write the value of a key in the namespace, or delete it (None)."""
+        cdef bytes before
+        cdef size_t size
+        self.locate(token)
+        if value is not None:
+            fb_data_output_start_scratch(&self.output)
+            try:
+                encode_value(self.codec, value, &self.output)
+            except (TypeError, ValueError, OverflowError) as error:
+                raise self.refused(error, token) from error
+        size = fb_data_output_size(&self.at)
+        if value is None:
+            self.cache.put(self.at.start, size, NULL, ABSENT, True)
+        elif self.tells_name and self.tells_keys:
+            self.cache.put(self.at.start, size, self.output.start, <uint32_t>fb_data_output_size(&self.output), True)
+        else:
+            data = PyBytes_FromStringAndSize(<char*>self.output.start, fb_data_output_size(&self.output))
+            at = PyBytes_FromStringAndSize(<char*>self.at.start, size)
+            before = front(at, self.namespace, key_of_token(token), self.key_codec)
+            self.cache.change(at, before + data)
+        fb_data_output_prune(&self.output, KEEP_BYTES)
+        if self.cache.full():
+            self.store.make_room()
+        return 0
+
+    cdef int locate(self, object token) except -1:
+        """Write the place of a key in the namespace to `at`."""
+        cdef int64_t group
+        cdef Py_ssize_t size
+        if token is self.at_token and self.namespace is self.at_namespace:
+            return 0
+        key = key_of_token(token)
+        group = self.grouper.group(key)
+        if self.namespace is not self.named:
+            name = self.name_of(self.namespace)
+            self.named, self.name, self.tells_name = self.namespace, name, tells(OBJECT, name)
+        self.at_token = UNKNOWN
+        size = PyBytes_GET_SIZE(self.name)
+        if size > MAX_NAMESPACE:
+            raise_too_large(size)
+        fb_data_output_start_scratch(&self.at)
+        check(fb_data_output_reserve(&self.at, PREFIX_SIZE + size))
+        fb_store_be16(self.at.pos, <uint16_t>group)
+        fb_store_be16(self.at.pos + 2, <uint16_t>self.state_id)
+        fb_store_be16(self.at.pos + 4, <uint16_t>size)
+        memcpy(self.at.pos + PREFIX_SIZE, PyBytes_AS_STRING(self.name), size)
+        self.at.pos += PREFIX_SIZE + size
+        if type(token) is HeldKey:
+            data = <bytes>(<KeyToken>(<HeldKey>token).token).data  # of the same codec
+            size = PyBytes_GET_SIZE(data)
+            check(fb_data_output_reserve(&self.at, size))
+            memcpy(self.at.pos, PyBytes_AS_STRING(data), size)
+            self.at.pos += size
+        else:
+            encode_value(self.place_codec, key, &self.at)
+        self.at_token, self.at_namespace = token, self.namespace
+        return 0
+
+    # ---- values that can change: objects
+
+    cdef CachedValue held(self, object token):
+        if not self.young and not self.old:
+            return None
+        return self.cached((self.namespace, token))
+
+    cdef int forget(self, object token) except -1:
+        """Hold the value of a key no longer; what it is has been written."""
+        if self.young:
+            self.young.pop((self.namespace, token), None)
+        if self.old:
+            self.old.pop((self.namespace, token), None)
+        return 0
 
     cdef CachedValue cached(self, object place):
         found = self.young.get(place)
@@ -276,7 +396,11 @@ cdef class RocksDbTable(StateTable):
                 return self.bytes_of(self.codec, value) + self.bytes_of(OBJECT, stamps)
             return self.bytes_of(self.codec, value)
         except (TypeError, ValueError, OverflowError) as error:
-            raise state_refused(error, f"the state {self.state.name!r} of the key {key_of_token(token)!r}") from error
+            raise self.refused(error, token) from error
+
+    def refused(self, error, token):
+        """The error for a value that has no bytes."""
+        return state_refused(error, f"the state {self.state.name!r} of the key {key_of_token(token)!r}")
 
     cdef object decoded(self, object data):
         cdef StateReader reader = StateReader(data)
@@ -289,9 +413,13 @@ def use_rocksdb_table(KeyedState state not None, RocksDbTable table not None):
     state.table = table
 
 
+cdef int raise_too_large(Py_ssize_t size) except -1:
+    raise ValueError(f"a namespace of {size} bytes is too large: at most {MAX_NAMESPACE}")
+
+
 cdef bytes place(object group, int state_id, bytes namespace, bytes key):
     if len(namespace) > MAX_NAMESPACE:
-        raise ValueError(f"a namespace of {len(namespace)} bytes is too large: at most {MAX_NAMESPACE}")
+        raise_too_large(len(namespace))
     return (<int64_t>group << 32 | <int64_t>state_id << 16 | len(namespace)).to_bytes(6, "big") + namespace + key
 
 

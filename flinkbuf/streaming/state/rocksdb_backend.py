@@ -13,11 +13,12 @@ from flinkbuf._core.state.key_context import KeyContext
 from flinkbuf._core.state.rocksdb_table import RocksDbTable, after, places_in, replaced, restamped, use_rocksdb_table
 from flinkbuf._core.value.type_codec import TypeCodec
 from flinkbuf.checkpoints.state_index import StateMeta
+from flinkbuf.config import parse_size
 from flinkbuf.owned_directory import OwnedDirectory
 from flinkbuf.private_files import make_private_directories
 from flinkbuf.streaming.state.key_groups import KeyGroups, codec_of
 from flinkbuf.streaming.state.rocksdb_snapshot import FrozenFiles, LiveRocksDbSnapshot, RocksDbSnapshot, UploadedFiles
-from flinkbuf.streaming.state.rocksdb_store import RocksDbStore
+from flinkbuf.streaming.state.rocksdb_store import CACHE_SIZE, RocksDbStore
 from flinkbuf.streaming.state.snapshot import OperatorSnapshot
 from flinkbuf.streaming.state.state import StateDescriptor
 from flinkbuf.streaming.state.state_backend import KeyedStateBackend, check_same
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 INCREMENTAL = "execution.checkpointing.incremental"
 LOCAL_DIRECTORIES = "state.backend.rocksdb.localdir"
 CACHE_ENTRIES = "state.backend.rocksdb.cache.entries"
+CACHE_BYTES = "state.backend.rocksdb.cache.size"
 PREFIX = "flinkbuf-rocksdb-"  # of the directories with databases
 _BATCH_COUNT = 4096  # entries that are put into a database at a time
 
@@ -64,12 +66,13 @@ class RocksDbStateBackend(KeyedStateBackend):
         self._directory = self._owned.path
         self._is_incremental = str(options.get(INCREMENTAL, "false")).lower() == "true"
         self._capacity = int(str(options.get(CACHE_ENTRIES, 10_000)))
+        self._cache_size = parse_size(str(options.get(CACHE_BYTES, CACHE_SIZE)))
         self._tables: list[RocksDbTable] = []
         self._metas: dict[int, StateMeta] = {}  # by number in places
         self._uploads = UploadedFiles()
         self._snapshot_count = 0
         try:
-            self._store = RocksDbStore(self._directory / "store")
+            self._store = RocksDbStore(self._directory / "store", cache_size=self._cache_size)
         except BaseException:
             self._owned.close()
             raise
@@ -165,7 +168,7 @@ class RocksDbStateBackend(KeyedStateBackend):
         """Go on with the files of one old subtask, without the key groups that are others' now."""
         self._store.destroy()
         snapshot.fetch(self._directory / "store")
-        self._store = RocksDbStore(self._directory / "store")
+        self._store = RocksDbStore(self._directory / "store", cache_size=self._cache_size)
         self._metas = dict(snapshot.metas)
         self._uploads = UploadedFiles(snapshot.shared)
         groups, had = self.key_groups, snapshot.key_groups()

@@ -21,7 +21,13 @@ from flinkbuf.streaming.checkpoint.snapshot_reader import read_restore
 from flinkbuf.streaming.checkpoint.snapshot_writer import SnapshotCancelledError, write_snapshot
 from flinkbuf.streaming.checkpoint.task_snapshot import TaskStateSnapshot
 from flinkbuf.streaming.state.key_groups import KeyGroups
-from flinkbuf.streaming.state.rocksdb_backend import CACHE_ENTRIES, INCREMENTAL, LOCAL_DIRECTORIES, RocksDbStateBackend
+from flinkbuf.streaming.state.rocksdb_backend import (
+    CACHE_BYTES,
+    CACHE_ENTRIES,
+    INCREMENTAL,
+    LOCAL_DIRECTORIES,
+    RocksDbStateBackend,
+)
 from flinkbuf.streaming.state.rocksdb_snapshot import UploadedFiles
 from flinkbuf.streaming.state.rocksdb_store import RocksDbStore, rocksdict
 from flinkbuf.streaming.state.snapshot import OperatorSnapshot
@@ -40,10 +46,13 @@ def rocksdb(tmp_path):
     """Makes backends; closes them."""
     made = []
 
-    def make(*, parallelism=1, subtask=0, restore=None, clock=None, is_incremental=True, cache=10_000):
+    def make(
+        *, parallelism=1, subtask=0, restore=None, clock=None, is_incremental=True, cache=10_000, cache_size=1 << 20
+    ):
         keys, clock = KeyContext(), clock or ManualClock()
         groups = KeyGroups.of_subtask(None, 128, parallelism=parallelism, subtask_index=subtask)
         options = {LOCAL_DIRECTORIES: str(tmp_path / "local"), INCREMENTAL: is_incremental, CACHE_ENTRIES: cache}
+        options[CACHE_BYTES] = cache_size
         made.append(RocksDbStateBackend(keys, groups, clock, TimerServices(keys, clock), options))
         if restore is not None:
             made[-1].restore(restore)
@@ -77,7 +86,7 @@ def test_states_are_those_of_plain_dicts_through_all_ways_of_saving(rocksdb, tmp
     model, states = {}, []
     for subtask in range(old):
         place = {"parallelism": old, "subtask": subtask}
-        backend = backend_of(**place) if kind == "hashmap" else rocksdb(**place, cache=cache)
+        backend = backend_of(**place) if kind == "hashmap" else rocksdb(**place, cache=cache, cache_size=cache)
         group_of = backend.key_groups.grouper().group_of
         mine = [each for each in writes if group_of(each[1]) in backend.key_groups]
         play(backend, model, mine[:cut])
@@ -91,7 +100,9 @@ def test_states_are_those_of_plain_dicts_through_all_ways_of_saving(rocksdb, tmp
         states.append(saved)
     found = {}
     for subtask in range(new):
-        part = rocksdb(parallelism=new, subtask=subtask, restore=restored(states, old, subtask, new), cache=cache)
+        part = rocksdb(
+            parallelism=new, subtask=subtask, restore=restored(states, old, subtask, new), cache=cache, cache_size=cache
+        )
         found.update(contents(part, writes))
         if kind in ("SAVEPOINT", "hashmap"):
             other = backend_of(parallelism=new, subtask=subtask, restore=restored(states, old, subtask, new))
@@ -281,26 +292,125 @@ def test_state_that_is_larger_than_the_cache_takes_little_memory(rocksdb, tmp_pa
     assert all(value_of(again, key) == b"%d" % key * 300 for key in range(0, 20_000, 97))
 
 
-def test_what_the_database_did_not_take_is_written_again(rocksdb, monkeypatch):
+def test_what_the_database_did_not_take_is_written_again(rocksdb, monkeypatch, tmp_path):
     """A function may catch the error of an update, and go on."""
 
-    def fail(entries):
+    def fail(self):
         raise OSError(28, "No space left on device")
 
-    backend, model = rocksdb(cache=1), {}
+    backend, failed = rocksdb(cache=1, cache_size=1), []
     state = backend.get_state(ValueStateDescriptor("v", Types.LONG()))
-    for number in range(200):
+    lists = backend.get_state(ListStateDescriptor("l", Types.LONG()))
+    for number in range(400):
         backend.key_context.set_key(number)
         with monkeypatch.context() as patch:
-            if number in (32, 33):  # when room is made for it
-                patch.setattr(backend._store, "write", fail)
+            if 100 <= number < 200:
+                patch.setattr(RocksDbStore, "flush", fail)
             try:
                 state.update(number)
-                model[number] = number
             except OSError:
-                pass
-    assert model.keys() == {*range(200)} - {32, 33}
-    assert {key: value_of_long(backend, key) for key in model} == model
+                failed.append(number)
+            try:
+                lists.add(number)
+            except OSError:
+                failed.append(number)
+    assert failed and 100 <= min(failed) <= max(failed) < 200
+    for each in (backend, rocksdb(restore=restored([save(backend, tmp_path / "job" / "chk-1")], 1, 0, 1))):
+        lists = each.get_state(ListStateDescriptor("l", Types.LONG()))
+        for number in range(400):
+            assert value_of_long(each, number) == number
+            assert lists.get() == [number] or (number in failed and lists.get() == [])
+
+
+def test_a_number_is_no_object_of_its_key(rocksdb, tmp_path):
+    """What is read and written is the same through the cache of bytes, the files, and a change of the kind of value."""
+    backend = rocksdb(cache_size=1 << 14)
+    state = backend.get_state(ValueStateDescriptor("v", None))
+    model = {}
+    for number in range(3000):
+        key = number * 7919 % 701
+        backend.key_context.set_key(key)
+        assert state.value() == model.get(key)
+        model[key] = [number, [number], None, f"{number}", (number, [])][number % 5]
+        state.update(model[key])
+        assert state.value() == model[key]
+        if number % 5 == 1:
+            state.value().append("another's")  # what is given is a copy
+            assert state.value() == [number]
+    for each in (backend, rocksdb(restore=restored([save(backend, tmp_path / "job" / "chk-1")], 1, 0, 1))):
+        assert {key: value_of(each, key) for key in model} == model
+        assert sorted(each.keys(each.get_state(ValueStateDescriptor("v", None)))) == sorted(
+            key for key, value in model.items() if value is not None
+        )
+
+
+def test_a_database_with_other_options_is_gone_on_with(tmp_path):
+    """Checkpoints of before hold levels of files, compressed in another way, and single writes."""
+    package = rocksdict()
+    options = package.Options(raw_mode=True)
+    options.create_if_missing(True)
+    options.set_write_buffer_size(1 << 16)
+    options.set_max_bytes_for_level_base(1 << 18)
+    options.set_target_file_size_base(1 << 16)
+    old = package.Rdict(str(tmp_path / "store"), options)
+    model = {}
+    for number in range(30_000):
+        model[b"%05d" % (number * 7919 % 20_011)] = b"%d" % number
+    for place, data in model.items():
+        old.put(place, data)
+    old.flush()
+    old.close()
+    store = RocksDbStore(tmp_path / "store", cache_size=1 << 16)
+    for number in range(0, 20_011, 3):
+        place = b"%05d" % number
+        assert store.get(place) == model[place]
+        model[place] = b"new%d" % number
+        store.write([(place, model[place])])
+    store.delete_range(b"00100", b"00200")
+    model = {place: data for place, data in model.items() if not b"00100" <= place < b"00200"}
+    assert dict(store.scan(b"", b"9")) == model
+    store.freeze(tmp_path / "frozen")
+    store.destroy()
+    again = RocksDbStore(tmp_path / "frozen", is_read_only=True)
+    assert dict(again.scan(b"", b"9")) == model
+    again.close()
+
+
+PLACES = st.sampled_from([bytes(place) for place in ([], [0], [0, 0], [1] * 8, [1] * 16, [1] * 17, [1] * 17 + [0])])
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=10, deadline=None)
+@given(data=st.data())
+def test_a_store_is_a_sorted_dict(tmp_path_factory, data):
+    directory = tmp_path_factory.mktemp("stores")
+    store, model = RocksDbStore(directory / "store", cache_size=1), {}
+    for step in range(data.draw(st.integers(1, 12))):
+        do = data.draw(st.sampled_from(["write", "write", "write", "scan", "range", "freeze", "flush"]))
+        if do == "write":
+            entries = data.draw(st.lists(st.tuples(PLACES, st.none() | st.binary(max_size=3000)), max_size=8))
+            store.write(entries)
+            for place, value in entries:
+                model[place] = value
+                if value is None:
+                    del model[place]
+        elif do == "scan":
+            begin, end = sorted(data.draw(st.tuples(PLACES, PLACES)))
+            assert list(store.scan(begin, end)) == sorted(each for each in model.items() if begin <= each[0] < end)
+        elif do == "range":
+            begin, end = sorted(data.draw(st.tuples(PLACES, PLACES)))
+            store.delete_range(begin, end)
+            model = {place: value for place, value in model.items() if not begin <= place < end}
+        elif do == "flush":
+            store.flush()
+        else:
+            store.freeze(directory / f"frozen-{step}")
+            frozen = RocksDbStore(directory / f"frozen-{step}", is_read_only=True)
+            assert list(frozen.scan(b"", b"\xff")) == sorted(model.items())
+            frozen.destroy()
+        place = data.draw(PLACES)
+        assert store.get(place) == model.get(place)
+    assert list(store.scan(b"", b"\xff")) == sorted(model.items())
+    store.destroy()
 
 
 def value_of_long(backend, key):
