@@ -19,10 +19,21 @@ from libc.string cimport memcpy
 
 from nexmark import rules
 
+cdef extern from *:
+    """
+    #if defined(__GNUC__)
+    #define NEXMARK_PREFETCH(place) __builtin_prefetch(place)
+    #else
+    #define NEXMARK_PREFETCH(place) ((void)(place))
+    #endif
+    """
+    void prefetch "NEXMARK_PREFETCH" (const void* place) noexcept nogil
+
 cdef extern from "Python.h":
     object PyType_GenericAlloc(PyTypeObject* kind, Py_ssize_t count)  # a tuple's fields are put in one by one
     object PyUnicode_New(Py_ssize_t size, uint32_t greatest)
     void* PyUnicode_DATA(object text)
+    void* PyList_GET_ITEM(object items, Py_ssize_t place)  # borrowed, and not looked at
 
 cdef enum:
     LONGEST = 128  # letters of a text that is put together here
@@ -286,6 +297,9 @@ cdef class Generator:
     cdef int64_t first_event_id, count, base_time_ms, ahead_events
     cdef double delay_us
     cdef Random random
+    cdef BidFields ahead        # the next event, if it is a bid, drawn one event before it is wanted
+    cdef bint is_ahead
+    cdef uint64_t state_before  # of `random`: its state before `ahead` was drawn
     cdef uint64_t seed
     cdef bytes pool
     cdef const char* letters
@@ -325,7 +339,8 @@ cdef class Generator:
 
     @property
     def drawn(self):
-        return (self.random.state - self.seed) * GAMMA_INVERSE
+        cdef uint64_t state = self.state_before if self.is_ahead else self.random.state
+        return (state - self.seed) * GAMMA_INVERSE
 
     def __iter__(self):
         return self
@@ -338,8 +353,12 @@ cdef class Generator:
         cdef int64_t epoch = event // self.events_per_epoch
         cdef int64_t turn = event - epoch * self.events_per_epoch
         if turn > self.auctions_per_epoch:
-            return self.bid(epoch)
-        return self.auction(epoch, turn) if turn else self.person(epoch)
+            made = self.bid(epoch)
+        else:
+            made = self.auction(epoch, turn) if turn else self.person(epoch)
+        if turn >= self.auctions_per_epoch and turn + 1 < self.events_per_epoch and self.done < self.count:
+            self.draw_ahead(epoch)
+        return made
 
     def next_columns(self, int64_t most, person_schema, auction_schema, bid_schema):
         """Return the next events, at most so many, as batches of persons, auctions and bids; None at the end."""
@@ -363,13 +382,15 @@ cdef class Generator:
         cdef PersonFields person
         epoch = event // self.events_per_epoch
         turn = event - epoch * self.events_per_epoch
+        if self.is_ahead:
+            self.is_ahead, self.random.state = False, self.state_before
         for _ in range(count):
             self.done += 1
             turn += 1
             if turn == self.events_per_epoch:
                 epoch, turn = epoch + 1, 0
             if turn > self.auctions_per_epoch:
-                self.draw_bid(epoch, &bid)
+                self.draw_bid(epoch, self.done, &bid)
                 self.put_bid(bids, &bid)
             elif turn:
                 self.draw_auction(epoch, turn, &auction)
@@ -406,7 +427,7 @@ cdef class Generator:
 
     # --- bids
 
-    cdef inline void draw_bid(self, int64_t epoch, BidFields* bid) noexcept nogil:
+    cdef inline void draw_bid(self, int64_t epoch, int64_t number, BidFields* bid) noexcept nogil:
         cdef Random* random = &self.random
         cdef int64_t last_auction = epoch * self.auctions_per_epoch + self.auctions_per_epoch - 1, low, auction, bidder
         if below(random, self.hot_auction):
@@ -420,7 +441,7 @@ cdef class Generator:
             bid.channel = below(random, self.hot_channel_count)
         else:
             bid.channel = self.hot_channel_count + below(random, self.channel_count)
-        bid.date_time = self.date_time(self.done)
+        bid.date_time = self.date_time(number)
         bid.extra = self.extra(32, self.bid_size)
 
     cdef inline void put_bid(self, Columns bids, BidFields* bid) noexcept nogil:
@@ -432,9 +453,22 @@ cdef class Generator:
         bids.put_text(2, bid.extra)
         bids.count = row + 1
 
+    cdef inline void draw_ahead(self, int64_t epoch):
+        """Its texts are any of thousands: the processor fetches them while something is done with the event before."""
+        self.state_before = self.random.state
+        self.draw_bid(epoch, self.done + 1, &self.ahead)
+        self.is_ahead = True
+        prefetch(PyList_GET_ITEM(self.channels, self.ahead.channel))
+        prefetch(PyList_GET_ITEM(self.urls, self.ahead.channel))
+        prefetch(self.ahead.extra.letters)
+        prefetch(self.ahead.extra.letters + self.ahead.extra.length)
+
     cdef object bid(self, int64_t epoch):
         cdef BidFields bid
-        self.draw_bid(epoch, &bid)
+        if self.is_ahead:
+            bid, self.is_ahead = self.ahead, False
+        else:
+            self.draw_bid(epoch, self.done, &bid)
         cdef object event = PyType_GenericAlloc(<PyTypeObject*>self.bid_class, 7)
         put(event, 0, bid.auction)
         put(event, 1, bid.bidder)

@@ -4,7 +4,7 @@ import itertools
 import pickle
 
 import pytest
-from nexmark import generator, rules
+from nexmark import column_events, generator, rules
 from nexmark.column_events import NexmarkColumnReader
 from nexmark.events import Auction, Bid, Person
 from nexmark.running import as_in_records
@@ -70,6 +70,18 @@ def test_a_split_goes_on_with_the_event_it_was_at(places):
         split = pickle.loads(pickle.dumps(reader.split_after(split, place)))
     made += NexmarkReader(None).open_split(split)
     assert made == straight
+
+
+def test_a_split_goes_on_at_each_place_of_an_epoch_as_records_or_as_columns():
+    split = rules.splits_of(170, 1)[0]
+    straight = events_of(split)
+    for place in range(90, 151):
+        first = generator.Generator(split)
+        made = list(itertools.islice(first, place))
+        assert made + events_of(split.at(first.done, first.drawn)) == straight
+        kinds = column_events.PERSON, column_events.AUCTION, column_events.BID
+        batches = first.next_columns(1000, *kinds)
+        assert events_in([batches]) == by_kind(straight[place:])
 
 
 class Assigned:
