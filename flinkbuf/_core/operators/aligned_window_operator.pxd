@@ -14,6 +14,7 @@ cdef class Pane:
 cdef class AlignedWindowOperator(IncrementalWindowOperator):
     cdef int64_t size_ms, slide_ms, offset_ms
     cdef int64_t max_time       # a window of a later time would end after the end of time
+    cdef bint fires_at_end      # windows of processing time at the end of the input
     cdef dict panes             # start -> Pane, of the windows in use
     cdef Pane recent
 
@@ -22,3 +23,4 @@ cdef class AlignedWindowOperator(IncrementalWindowOperator):
     cdef int add_to_pane(self, Pane pane, object value, int64_t watermark) except -1
     cdef int set_timers(self, Pane pane, int64_t watermark) except -1
     cdef int end_or_fire(self, int64_t timestamp, TimeWindow window) except -1
+    cdef int fire(self, TimeWindow window, bint is_over) except -1

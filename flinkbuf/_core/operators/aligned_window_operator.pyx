@@ -14,6 +14,8 @@ from flinkbuf._core.operators.time_window cimport TimeWindow, time_window
 cdef enum:
     MANY_PANES = 4096  # of windows in use; made anew when there are more, as they are a cache only
 
+cdef object END_OF_EVENT_TIME = INT64_MAX  # the last watermark of a bounded input
+
 
 cdef class Pane:
     """A window, and the times that its timers are set for."""
@@ -30,6 +32,7 @@ cdef class AlignedWindowOperator(IncrementalWindowOperator):
         if self.offset_ms < 0:
             self.offset_ms += self.slide_ms
         self.max_time = INT64_MAX - max(self.size_ms, self.slide_ms)
+        self.fires_at_end = operation.fires_at_end
         self.panes = {}
 
     cpdef process_element(self, object value, int64_t timestamp):
@@ -94,6 +97,8 @@ cdef class AlignedWindowOperator(IncrementalWindowOperator):
         """The first record of a window and key: it is evaluated at its end, and cleared when it is over."""
         if not self.is_event_time:
             self.timer_service.register_processing_time_timer(pane.window, pane.last_as_object)
+            if self.fires_at_end:
+                self.timer_service.register_event_time_timer(pane.window, END_OF_EVENT_TIME)
             return 0
         if pane.last > watermark:
             self.timer_service.register_event_time_timer(pane.window, pane.last_as_object)
@@ -104,25 +109,35 @@ cdef class AlignedWindowOperator(IncrementalWindowOperator):
     def on_event_time(self, timestamp, key, window):
         if self.is_event_time:
             self.end_or_fire(timestamp, window)
+        elif self.fires_at_end:  # nothing else is set in event time
+            self.fire(window, True)
+            self.contents.table.set_namespace(window)
+            self.contents.table.remove(self.key_context.token)
 
     def on_processing_time(self, timestamp, key, window):
         if not self.is_event_time:
             self.end_or_fire(timestamp, window)
+            if self.fires_at_end:
+                self.timer_service.delete_event_time_timer(window, END_OF_EVENT_TIME)
 
     cdef int end_or_fire(self, int64_t timestamp, TimeWindow window) except -1:
-        cdef StateTable table = self.contents.table
-        cdef object token = self.key_context.token
         cdef bint is_over = timestamp == self.cleanup_time(window)
-        self.value_in_hand = self.in_hand
-        self.in_hand.key, self.in_hand.window = self.key_context.key, window
         if timestamp == window.end - 1:
-            table.set_namespace(window)
-            value = table.own(token)
-            if value is not None:
-                self.emit_value(window, value, is_over)
+            self.fire(window, is_over)
         if is_over:
-            table.set_namespace(window)
-            table.remove(token)
+            self.contents.table.set_namespace(window)
+            self.contents.table.remove(self.key_context.token)
             self.call_clear(window)
             self.panes.pop(window.start, None)
+        return 0
+
+    cdef int fire(self, TimeWindow window, bint is_over) except -1:
+        """Evaluate the window of the current key."""
+        cdef StateTable table = self.contents.table
+        self.value_in_hand = self.in_hand
+        self.in_hand.key, self.in_hand.window = self.key_context.key, window
+        table.set_namespace(window)
+        value = table.own(self.key_context.token)
+        if value is not None:
+            self.emit_value(window, value, is_over)
         return 0

@@ -19,6 +19,8 @@ __all__ = [
     "ProcessingTimeTrigger",
 ]
 
+END_OF_EVENT_TIME = 2**63 - 1  # the last watermark of a bounded input
+
 
 class EventTimeTrigger(Trigger[object, TimeWindow]):
     """Fires when the watermark passes the end of the window, and at each late record after that."""
@@ -54,34 +56,57 @@ class EventTimeTrigger(Trigger[object, TimeWindow]):
 
 
 class ProcessingTimeTrigger(Trigger[object, TimeWindow]):
-    """Fires when the clock passes the end of the window."""
+    """Fires when the clock passes the end of the window.
+
+    Parameters
+    ----------
+    fires_at_end : bool, default False
+        Whether windows that are open when a bounded input ends fire then, with the last watermark. Flink drops them,
+        and so does this by default.
+
+    Examples
+    --------
+    >>> ProcessingTimeTrigger.create(fires_at_end=True).fires_at_end
+    True
+    """
+
+    def __init__(self, fires_at_end: bool = False):
+        self.fires_at_end = fires_at_end
 
     @staticmethod
-    def create() -> ProcessingTimeTrigger:
+    def create(fires_at_end: bool = False) -> ProcessingTimeTrigger:
         """Return one."""
-        return ProcessingTimeTrigger()
+        return ProcessingTimeTrigger(fires_at_end)
 
     def on_element(
         self, element: object, timestamp: int, window: TimeWindow, ctx: Trigger.TriggerContext
     ) -> TriggerResult:
-        ctx.register_processing_time_timer(window.max_timestamp())
+        self._register(window, ctx)
         return TriggerResult.CONTINUE
 
     def on_processing_time(self, time: int, window: TimeWindow, ctx: Trigger.TriggerContext) -> TriggerResult:
         return TriggerResult.FIRE
 
     def on_event_time(self, time: int, window: TimeWindow, ctx: Trigger.TriggerContext) -> TriggerResult:
-        return TriggerResult.CONTINUE
+        is_end = self.fires_at_end and time == END_OF_EVENT_TIME
+        return TriggerResult.FIRE_AND_PURGE if is_end else TriggerResult.CONTINUE
 
     def can_merge(self) -> bool:
         return True
 
     def on_merge(self, window: TimeWindow, ctx: Trigger.OnMergeContext) -> None:
         if window.max_timestamp() > ctx.get_current_processing_time():
-            ctx.register_processing_time_timer(window.max_timestamp())
+            self._register(window, ctx)
 
     def clear(self, window: TimeWindow, ctx: Trigger.TriggerContext) -> None:
         ctx.delete_processing_time_timer(window.max_timestamp())
+        if self.fires_at_end:
+            ctx.delete_event_time_timer(END_OF_EVENT_TIME)
+
+    def _register(self, window: TimeWindow, ctx: Trigger.TriggerContext) -> None:
+        ctx.register_processing_time_timer(window.max_timestamp())
+        if self.fires_at_end:
+            ctx.register_event_time_timer(END_OF_EVENT_TIME)
 
 
 class Min(ReduceFunction):

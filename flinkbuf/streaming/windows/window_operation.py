@@ -142,6 +142,11 @@ class WindowOperation:
         """After how long without a record a session is over; 0: the assigner has to be asked."""
         return getattr(self.assigner, "session_gap_ms", 0)
 
+    @property
+    def fires_at_end(self) -> bool:
+        """Whether windows of processing time that are open at the end of the input fire then."""
+        return getattr(self.trigger, "fires_at_end", False)
+
     def window_set(self, mapping: dict[object, object] | None) -> MergingWindowSet:
         """Return the windows of a key, as they are kept in its state."""
         return MergingWindowSet(self.assigner, mapping)
@@ -247,6 +252,8 @@ class WindowOperatorFactory:
     def __call__(self) -> WindowOperator:
         """Make an operator."""
         kind = FAST.get((type(self.assigner), type(self.trigger)))
+        if kind is SessionWindowOperator and getattr(self.trigger, "fires_at_end", False):
+            kind = None
         return self.general() if kind is None or self.evictor is not None else kind(self._operation())
 
     def general(self) -> WindowOperator:

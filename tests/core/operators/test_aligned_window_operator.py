@@ -41,6 +41,8 @@ MAX = 2**63 - 1
         (TumblingEventTimeWindows(10, 0), {"trigger": EventTimeTrigger()}, AlignedWindowOperator),
         (EventTimeSessionWindows(10), {}, SessionWindowOperator),
         (ProcessingTimeSessionWindows(10), {}, SessionWindowOperator),
+        (TumblingProcessingTimeWindows(10, 0), {"trigger": ProcessingTimeTrigger(True)}, AlignedWindowOperator),
+        (ProcessingTimeSessionWindows(10), {"trigger": ProcessingTimeTrigger(True)}, WindowOperator),
         (TumblingEventTimeWindows(10, 0), {"trigger": ProcessingTimeTrigger()}, WindowOperator),
         (TumblingEventTimeWindows(10, 0), {"trigger": CountTrigger.of(2)}, WindowOperator),
         (TumblingEventTimeWindows(10, 0), {"evictor": CountEvictor.of(2)}, WindowOperator),
@@ -70,6 +72,14 @@ def test_event_time(way, bounds, lateness, script):
 @given(bounds=OFFSETS, steps=st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 5)), max_size=40))
 def test_processing_time(way, bounds, steps):
     check_processing_time(factory(SlidingProcessingTimeWindows(*bounds), **WAYS[way]), steps, state_left)
+
+
+@pytest.mark.parametrize("ends", [True, False])
+@pytest.mark.parametrize("way", WAYS)
+@given(bounds=OFFSETS, steps=st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 5)), max_size=40))
+def test_processing_time_that_fires_at_the_end(way, ends, bounds, steps):
+    made = factory(SlidingProcessingTimeWindows(*bounds), trigger=ProcessingTimeTrigger(fires_at_end=True), **WAYS[way])
+    check_processing_time(made, steps, state_left, ends)
 
 
 @pytest.mark.parametrize("way", WAYS)

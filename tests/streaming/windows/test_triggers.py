@@ -99,6 +99,19 @@ def test_processing_time_fires_when_the_clock_has_passed_the_end():
     assert windows.is_clean()
 
 
+@pytest.mark.parametrize("assigner", [TumblingProcessingTimeWindows(100, 0), ProcessingTimeSessionWindows(100)])
+def test_processing_time_fires_at_the_end_of_the_input_where_that_is_wanted(assigner):
+    windows = Windows(assigner, ProcessingTimeTrigger.create(fires_at_end=True))
+    windows.element(1)
+    windows.clock(10)
+    windows.element(2)
+    assert windows.watermark(10_000) == []
+    assert windows.clock(110) == [[1, 2]]
+    assert windows.is_clean()
+    windows.element(3)
+    assert windows.watermark(2**63 - 1) == [[3]]
+
+
 def test_continuous_event_time_fires_at_each_multiple_and_at_the_end():
     windows = event_time(ContinuousEventTimeTrigger.of(Time.milliseconds(20)))
     assert windows.element(1, 25) == []

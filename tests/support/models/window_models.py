@@ -157,17 +157,25 @@ def of_each_key(results):
     return by_key
 
 
-def check_processing_time(made, steps, state_left):
-    """Of records with pauses between, the fast way gives what the general one gives, and no state is left."""
+def check_processing_time(made, steps, state_left, ends=False):
+    """Of records with pauses between, the fast way gives what the general one gives, and no state is left.
+
+    `ends`: the input ends behind the last record, before the clock has come to the end of its windows; timers of the
+    clock are dropped then, but not before.
+    """
     results = []
     for operator in (made(), made.general()):
         with OperatorHarness(operator) as harness:
             for number, (key, pause) in enumerate(steps):
                 harness.set_processing_time(harness.clock.now_ms() + pause)
                 harness.process_element((key, number))
-            harness.set_processing_time(10_000)
+            if ends:
+                harness.process_watermark(2**63 - 1)
+            else:
+                harness.set_processing_time(10_000)
             results.append(harness.output)
-            assert state_left(harness) == []
+            left = state_left(harness)
+            assert [each for each in left if not ends or each[0] == "window-contents"] == []
     assert results[0] == results[1]
 
 
