@@ -60,7 +60,7 @@ class WatermarkEntry:
     is_watermark = True
     is_done = True
 
-    def __init__(self, watermark: Any) -> None:
+    def __init__(self, watermark: object) -> None:
         self.watermark = watermark
 
     @property

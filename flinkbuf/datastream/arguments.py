@@ -6,7 +6,7 @@ import importlib
 import inspect
 from dataclasses import replace
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from flinkbuf.datastream.slot_sharing_group import SlotSharingGroup
 from flinkbuf.runtime.graph.transformation import OperatorTransformation
@@ -29,7 +29,7 @@ class OptionsBuilder(Generic[Options]):
 
     _options: Options
 
-    def _with(self, **changes: Any) -> Self:
+    def _with(self, **changes: object) -> Self:
         self._options = replace(self._options, **changes)
         return self
 

@@ -104,7 +104,7 @@ class ColumnStream:
     """
 
     def __init__(
-        self, stream: DataStream[Any], description: object = None, find_schema: Callable[[], pa.Schema] | None = None
+        self, stream: DataStream[object], description: object = None, find_schema: Callable[[], pa.Schema] | None = None
     ) -> None:
         self._stream = stream
         self._description = description  # of its rows as records; None: known when they come
@@ -903,7 +903,7 @@ class WindowedColumnStream:
     <WindowedColumnStream of TumblingEventTimeWindows(1000, 0)>
     """
 
-    def __init__(self, keyed: KeyedColumnStream, window_assigner: WindowAssigner[Any, Any]) -> None:
+    def __init__(self, keyed: KeyedColumnStream, window_assigner: WindowAssigner[object, Any]) -> None:
         self._keyed = keyed
         self._assigner = window_assigner
         self._windows = _windows_of(window_assigner)

@@ -201,7 +201,9 @@ Types.PICKLED_BYTE_ARRAY()])>
             raise TypeError(f"The input must be a CoFlatMapFunction!, got {type(func).__name__} {func!r}")
         return self._call("Co-Flat Map", "flat_map", func, declared(output_type))
 
-    def process(self, func: CoProcessFunction | KeyedCoProcessFunction, output_type: object = None) -> DataStream[Any]:
+    def process(
+        self, func: CoProcessFunction[T1, T2, R] | KeyedCoProcessFunction[T1, T2, R], output_type: object = None
+    ) -> DataStream[R]:
         """Give all that the function yields; on keyed streams it has state and timers for each key.
 
         Flink's ``ConnectedStreams.process``. What the records are is open: some may go to side outputs.

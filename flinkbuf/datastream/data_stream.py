@@ -448,12 +448,12 @@ class DataStream(Generic[T]):
     # --- record by record
 
     @overload
-    def map(self, func: Callable[[T], R] | MapFunction) -> DataStream[R]: ...
+    def map(self, func: Callable[[T], R] | MapFunction[T, R]) -> DataStream[R]: ...
 
     @overload
-    def map(self, func: Callable[[T], object] | MapFunction, output_type: object) -> DataStream[Any]: ...
+    def map(self, func: Callable[[T], object] | MapFunction[T, object], output_type: object) -> DataStream[Any]: ...
 
-    def map(self, func: Callable[[T], R] | MapFunction, output_type: object = None) -> DataStream[R]:
+    def map(self, func: Callable[[T], R] | MapFunction[T, R], output_type: object = None) -> DataStream[R]:
         """Give the function's result for each record; None is a result, too.
 
         Flink's ``DataStream.map``.
@@ -486,14 +486,16 @@ class DataStream(Generic[T]):
         return self._call("Map", "map", func, declared(output_type))
 
     @overload
-    def flat_map(self, func: Callable[[T], Iterable[R]] | FlatMapFunction) -> DataStream[R]: ...
+    def flat_map(self, func: Callable[[T], Iterable[R]] | FlatMapFunction[T, R]) -> DataStream[R]: ...
 
     @overload
     def flat_map(
-        self, func: Callable[[T], Iterable[object]] | FlatMapFunction, output_type: object
+        self, func: Callable[[T], Iterable[object]] | FlatMapFunction[T, object], output_type: object
     ) -> DataStream[Any]: ...
 
-    def flat_map(self, func: Callable[[T], Iterable[R]] | FlatMapFunction, output_type: object = None) -> DataStream[R]:
+    def flat_map(
+        self, func: Callable[[T], Iterable[R]] | FlatMapFunction[T, R], output_type: object = None
+    ) -> DataStream[R]:
         """Give all that the function yields, or the elements of what it returns, for each record.
 
         Flink's ``DataStream.flatMap``.
@@ -525,7 +527,7 @@ class DataStream(Generic[T]):
         check_function(func, FlatMapFunction, "The input must be a FlatMapFunction or a callable function")
         return self._call("FlatMap", "flat_map", func, declared(output_type))
 
-    def filter(self, func: Callable[[T], object] | FilterFunction) -> DataStream[T]:
+    def filter(self, func: Callable[[T], object] | FilterFunction[T]) -> DataStream[T]:
         """Keep the records for which the function returns something true.
 
         Flink's ``DataStream.filter``.
@@ -712,7 +714,7 @@ class DataStream(Generic[T]):
             whole = None
         return BatchSource(made[0], made[1], whole)
 
-    def process(self, func: ProcessFunction, output_type: object = None) -> DataStream[Any]:
+    def process(self, func: ProcessFunction[T, R], output_type: object = None) -> DataStream[R]:
         """Give all that the function yields; ``yield tag, value`` goes to a side output.
 
         Flink's ``DataStream.process``.
@@ -1431,7 +1433,7 @@ class DataStream(Generic[T]):
         return self._transform(name, type_info, factory)
 
     def _transform(
-        self, name: str, type_info: TypeInformation | None, factory: OperatorFactory, **options: Any
+        self, name: str, type_info: TypeInformation | None, factory: OperatorFactory, **options: object
     ) -> DataStream[Any]:
         """Add an operator that reads this stream."""
         return self._join([self], name, type_info, factory, **options)
@@ -1772,7 +1774,7 @@ class KeyedStream(_NoOperator[T], Generic[K, T]):
         """
         return self._accumulate(position_to_max_by, KeyedStream.AccumulateType.MAX_BY)
 
-    def process(self, func: KeyedProcessFunction, output_type: object = None) -> DataStream[Any]:  # type: ignore[override]
+    def process(self, func: KeyedProcessFunction[T, R], output_type: object = None) -> DataStream[R]:  # type: ignore[override]
         """Give all that the function yields; it has state and timers for each key.
 
         Examples

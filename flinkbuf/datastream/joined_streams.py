@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 KeySelectors = tuple[Callable[[Any], object] | KeySelector, Callable[[Any], object] | KeySelector]
 S = TypeVar("S", bound="_WithWindow")
 W = TypeVar("W", bound="_WithWindow")
+R = TypeVar("R")  # of what a function makes of two records
 
 SELECTOR_NEEDED = "Parameter key_selector should be type of KeySelector or a callable function."
 
@@ -59,7 +60,7 @@ class _WithWindow:
         streams: tuple[DataStream[object], DataStream[object]],
         key_selectors: KeySelectors,
         key_type: TypeInformation | None,
-        assigner: WindowAssigner[Any, Any],
+        assigner: WindowAssigner[object, object],
     ) -> None:
         self._streams = streams
         self._key_selectors = key_selectors
@@ -105,9 +106,9 @@ class _CoGroupedWithWindow(_WithWindow):
 
     def apply(
         self,
-        function: Callable[[list[Any], list[Any]], Iterable[object] | None] | CoGroupFunction,
+        function: Callable[[list[Any], list[Any]], Iterable[R] | None] | CoGroupFunction[Any, Any, R],
         output_type: object = None,
-    ) -> DataStream[Any]:
+    ) -> DataStream[R]:
         """Call the function for each key and window; what it yields or returns are the results."""
         check_function(function, CoGroupFunction, "The input must be a CoGroupFunction or a callable function")
         return self._apply(function, output_type)
@@ -117,8 +118,10 @@ class _JoinedWithWindow(_WithWindow):
     """Two streams with the keys of both and the windows. Flink: ``JoinedStreams.WithWindow``."""
 
     def apply(
-        self, function: Callable[[Any, Any], object] | JoinFunction | FlatJoinFunction, output_type: object = None
-    ) -> DataStream[Any]:
+        self,
+        function: Callable[[Any, Any], R] | JoinFunction[Any, Any, R] | FlatJoinFunction[Any, Any, R],
+        output_type: object = None,
+    ) -> DataStream[R]:
         """Call the function with each pair; a callable gives one result, as a `JoinFunction` does."""
         if not isinstance(function, (JoinFunction, FlatJoinFunction)) and not callable(function):
             raise TypeError(
@@ -173,7 +176,7 @@ class Where(Generic[W]):
     def __init__(
         self,
         streams: _TwoStreams[W],
-        key_selector: Callable[[Any], object] | KeySelector,
+        key_selector: Callable[[object], object] | KeySelector,
         key_type: TypeInformation | None,
     ) -> None:
         self._two_streams = streams
@@ -366,7 +369,9 @@ class IntervalJoined:
         self._late_tags[side] = output_tag.tag_id
         return self
 
-    def process(self, process_join_function: ProcessJoinFunction, output_type: object = None) -> DataStream[Any]:
+    def process(
+        self, process_join_function: ProcessJoinFunction[Any, Any, R], output_type: object = None
+    ) -> DataStream[R]:
         """Call the function with each pair; what it yields or returns are the results."""
         if not isinstance(process_join_function, ProcessJoinFunction):
             raise TypeError(

@@ -157,7 +157,7 @@ def split_batches(items: Any) -> tuple[Iterator[ArrowBatch] | None, Iterable[obj
 # ------------------------------------------------------------------------------------------------- schemas and types
 
 
-def record_type(description: Any) -> TypeInformation:
+def record_type(description: object) -> TypeInformation:
     """As `as_type`; of a pyarrow schema also durations and intervals, which are numbers in the records.
 
     A duration is a LONG of its own units; an interval of months, days and nanoseconds is a row of INT, INT and LONG.

@@ -83,7 +83,7 @@ class NamedPartitioner(Partitioner):
 class CustomPartitioner(Partitioner):
     """A function ``(record, num_channels) -> int`` of the user. Flink's ``CustomPartitionerWrapper``."""
 
-    function: Callable[[Any, int], int]
+    function: Callable[[object, int], int]
     kind: ClassVar[str] = "custom"
 
     def selector(
@@ -265,7 +265,7 @@ def pointwise_targets(subtask_index: int, producers: int, consumers: int) -> ran
     return range(-(-subtask_index * consumers // producers), -(-(subtask_index + 1) * consumers // producers))
 
 
-def key_group(key: Any, key_type: Any, max_parallelism: int) -> int:
+def key_group(key: object, key_type: object, max_parallelism: int) -> int:
     """Return the key group of `key`. Flink's ``assignToKeyGroup``.
 
     Parameters
@@ -290,7 +290,7 @@ def key_group(key: Any, key_type: Any, max_parallelism: int) -> int:
     return _key_group.key_group_of_hash(_hasher(as_type(key_type)).hash_code(key), max_parallelism)
 
 
-def key_groups(keys: Any, key_type: Any, max_parallelism: int) -> np.ndarray[Any, np.dtype[np.uint32]]:
+def key_groups(keys: object, key_type: object, max_parallelism: int) -> np.ndarray[Any, np.dtype[np.uint32]]:
     """Return the key groups of a column of keys: `key_group` for a whole array at once.
 
     Parameters

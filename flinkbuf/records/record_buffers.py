@@ -173,7 +173,7 @@ def read_buffers(buffers: Iterable[object], type: object) -> Iterator[Any]:
 
 
 def read_batches(
-    buffers: Iterable[Any], type: Any, *, schema: Any = None, max_rows: int = MAX_ROWS, max_bytes: int = MAX_BYTES
+    buffers: Iterable[Any], type: object, *, schema: object = None, max_rows: int = MAX_ROWS, max_bytes: int = MAX_BYTES
 ) -> Iterator[pyarrow.RecordBatch]:
     """Decode the records of one channel into batches of columns.
 

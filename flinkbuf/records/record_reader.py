@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from flinkbuf._core.flow.batch_reader import GateBatches
 from flinkbuf._core.flow.record_reader import RecordReader as _RecordReader
@@ -110,7 +110,7 @@ class RecordReader(_RecordReader):
         return super().read_column(column_dtype(self.type), count)
 
     def read_batches(
-        self, max_rows: int = MAX_ROWS, *, schema: Any = None, max_bytes: int = MAX_BYTES
+        self, max_rows: int = MAX_ROWS, *, schema: object = None, max_bytes: int = MAX_BYTES
     ) -> Iterator[pyarrow.RecordBatch]:
         """Iterate the rest of the gate as batches of columns, made in C.
 

@@ -180,7 +180,7 @@ def _names_of(value: tuple[object, ...]) -> tuple[str, ...] | None:
     return tuple(names) if isinstance(names, (tuple, list)) and len(names) == len(value) else None
 
 
-def _infer(values: list[Any], path: str, depth: int, null_form: bool = False) -> TypeInformation:
+def _infer(values: list[object], path: str, depth: int, null_form: bool = False) -> TypeInformation:
     """The type of `values`, which all stand at `path`; `null_form` says that None is marked around them."""
     if depth > _DEPTH_LIMIT:
         raise TypeError(f"{_where(path)} nests deeper than {_DEPTH_LIMIT} levels")

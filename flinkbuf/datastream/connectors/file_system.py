@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING
 
 from flinkbuf.common.serialization import BulkWriterFactory, Encoder
 from flinkbuf.datastream.arguments import OptionsBuilder
@@ -348,7 +348,7 @@ class _EncodedRecords:
     class Factory:
         """Makes one for each file; picklable."""
 
-        def __init__(self, encoder: Callable[[Any], bytes]) -> None:
+        def __init__(self, encoder: Callable[[object], bytes]) -> None:
             self._encoder = encoder
 
         def of_records(self, type_info: TypeInformation | None) -> _EncodedRecords.Factory:
@@ -359,7 +359,7 @@ class _EncodedRecords:
         def __call__(self, file: IO[bytes]) -> _EncodedRecords:
             return _EncodedRecords(self._encoder, file)
 
-    def __init__(self, encoder: Callable[[Any], bytes], file: IO[bytes]) -> None:
+    def __init__(self, encoder: Callable[[object], bytes], file: IO[bytes]) -> None:
         self._encoder = encoder
         self._write = file.write
 

@@ -214,7 +214,7 @@ class KafkaRecordSerializationSchema(SerializationSchema):
     """
 
     def __init__(
-        self, topic: Callable[[Any], str], value: SerializationSchema, key: SerializationSchema | None
+        self, topic: Callable[[object], str], value: SerializationSchema, key: SerializationSchema | None
     ) -> None:
         self._topic = topic
         self._value = value
@@ -239,7 +239,7 @@ class KafkaRecordSerializationSchemaBuilder:
     """What goes into a `KafkaRecordSerializationSchema`. PyFlink: KafkaRecordSerializationSchemaBuilder."""
 
     def __init__(self) -> None:
-        self._topic: Callable[[Any], str] | None = None
+        self._topic: Callable[[object], str] | None = None
         self._value: SerializationSchema | None = None
         self._key: SerializationSchema | None = None
 

@@ -31,14 +31,14 @@ class SavepointRequests:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._count = 0
-        self._open: dict[int, tuple[SnapshotKind, Future[Any]]] = {}
+        self._open: dict[int, tuple[SnapshotKind, Future[object]]] = {}
 
     def ask(self, kind: SnapshotKind, directory: str = "") -> tuple[TriggerSavepoint, Future[Any]]:
         """Return the stimulus for the job master, and the future of a savepoint's path or a checkpoint's number.
 
         The future may fail with a `SavepointError`.
         """
-        future: Future[Any] = Future()
+        future: Future[object] = Future()
         future.set_running_or_notify_cancel()  # a request cannot be cancelled
         with self._lock:
             self._count += 1

@@ -56,7 +56,7 @@ class JobBundle:
     network: NetworkConfig | None = None
     network_segments: int | None = None
     managed_memory_bytes: int = DEFAULT_MANAGED_MEMORY
-    files: Any = ()
+    files: object = ()
     temporary_directories: tuple[str, ...] = ()
     sys_path: tuple[str, ...] = ()
     working_directory: str | None = None

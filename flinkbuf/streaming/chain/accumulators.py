@@ -66,7 +66,7 @@ class _Number(Accumulator):
         """Return the number."""
         return self._value
 
-    def restore(self, state: Any) -> None:
+    def restore(self, state: object) -> None:
         """Take the number."""
         self._value = state
 
@@ -123,7 +123,7 @@ class _Extreme(_Number):
     _choose: Any = min
     _kind: Any = operator.index
 
-    def add(self, value: Any) -> None:
+    def add(self, value: object) -> None:
         """Take one more number into account."""
         number = type(self)._kind(value)
         self._value = number if self._value is None else type(self)._choose(self._value, number)
@@ -296,7 +296,7 @@ class ListAccumulator(Accumulator):
     def __init__(self) -> None:
         self._values: list[object] = []
 
-    def add(self, value: Any) -> None:
+    def add(self, value: object) -> None:
         """Keep one more value.
 
         Raises

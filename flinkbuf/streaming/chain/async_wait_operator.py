@@ -50,7 +50,7 @@ class AsyncWaitOperatorFactory:
     retry : AsyncRetryStrategy, optional
     """
 
-    function: Any
+    function: object
     timeout_ms: int
     capacity: int = 100
     is_ordered: bool = True

@@ -107,7 +107,7 @@ class FunctionMetricGroup:
             lambda: FunctionDistribution(self.group.register(name, metrics.Histogram(DISTRIBUTION_SIZE))),
         )
 
-    def _once(self, name: str, kind: type, make: Callable[[], Any]) -> Any:
+    def _once(self, name: str, kind: type, make: Callable[[], object]) -> Any:
         metric = self._known.get(name)
         if metric is None:
             metric = self._known[name] = make()

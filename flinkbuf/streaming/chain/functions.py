@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic
+
+from flinkbuf.streaming.chain.type_parameters import ACC, IN, IN1, IN2, OUT, T1, T2, T
 
 if TYPE_CHECKING:
     from flinkbuf.streaming.chain.runtime_context import RuntimeContext
@@ -59,7 +61,7 @@ class Function(ABC):  # noqa: B024  # PyFlink's is one, too: those that derive f
         """
 
 
-class MapFunction(Function):
+class MapFunction(Function, Generic[IN, OUT]):
     """One result for each record. Flink's ``MapFunction``.
 
     Examples
@@ -73,10 +75,10 @@ class MapFunction(Function):
 
     if TYPE_CHECKING:  # so that a lambda and an object of this class need one overload, which checkers infer types by
 
-        def __call__(self, value: Any) -> object: ...
+        def __call__(self, value: IN) -> OUT: ...
 
     @abstractmethod
-    def map(self, value: Any) -> object:
+    def map(self, value: IN) -> OUT:
         """Return the result; None is one too."""
 
 
@@ -95,7 +97,7 @@ class MapBatchFunction(Function):
         """Return a batch, or an iterable of batches, or None: nothing comes of this one."""
 
 
-class FlatMapFunction(Function):
+class FlatMapFunction(Function, Generic[IN, OUT]):
     """Any number of results for each record. Flink's ``FlatMapFunction``.
 
     Examples
@@ -109,14 +111,14 @@ class FlatMapFunction(Function):
 
     if TYPE_CHECKING:
 
-        def __call__(self, value: Any) -> Iterable[object]: ...
+        def __call__(self, value: IN) -> Iterable[OUT]: ...
 
     @abstractmethod
-    def flat_map(self, value: Any) -> Iterable[object]:
+    def flat_map(self, value: IN) -> Iterable[OUT]:
         """Yield the results, or return something that has them; None is no such thing."""
 
 
-class FilterFunction(Function):
+class FilterFunction(Function, Generic[IN]):
     """Keeps some of the records. Flink's ``FilterFunction``.
 
     Examples
@@ -129,11 +131,11 @@ class FilterFunction(Function):
     """
 
     @abstractmethod
-    def filter(self, value: Any) -> bool:
+    def filter(self, value: IN) -> bool:
         """Return something true for a record that goes on."""
 
 
-class ReduceFunction(Function):
+class ReduceFunction(Function, Generic[T]):
     """Makes one value of two of the same type, in any grouping. Flink's ``ReduceFunction``.
 
     Examples
@@ -146,11 +148,11 @@ class ReduceFunction(Function):
     """
 
     @abstractmethod
-    def reduce(self, value1: Any, value2: Any) -> object:
+    def reduce(self, value1: T, value2: T) -> T:
         """Return both in one; `value1` came first."""
 
 
-class AggregateFunction(Function):
+class AggregateFunction(Function, Generic[IN, ACC, OUT]):
     """Gathers values in an accumulator, of which a result is made. Flink's ``AggregateFunction``.
 
     Examples
@@ -170,23 +172,23 @@ class AggregateFunction(Function):
     """
 
     @abstractmethod
-    def create_accumulator(self) -> Any:
+    def create_accumulator(self) -> ACC:
         """Return an accumulator of no values."""
 
     @abstractmethod
-    def add(self, value: Any, accumulator: Any) -> Any:
+    def add(self, value: IN, accumulator: ACC) -> ACC:
         """Return the accumulator with one value more; it may be changed in place."""
 
     @abstractmethod
-    def get_result(self, accumulator: Any) -> Any:
+    def get_result(self, accumulator: ACC) -> OUT:
         """Return what the accumulator says; it may be asked again after further values."""
 
     @abstractmethod
-    def merge(self, acc_a: Any, acc_b: Any) -> object:
+    def merge(self, acc_a: ACC, acc_b: ACC) -> ACC:
         """Return one accumulator of the values of both; either may be used again for it."""
 
 
-class CoMapFunction(Function):
+class CoMapFunction(Function, Generic[IN1, IN2, OUT]):
     """One result for each record of two streams. Flink's ``CoMapFunction``.
 
     Examples
@@ -201,15 +203,15 @@ class CoMapFunction(Function):
     """
 
     @abstractmethod
-    def map1(self, value: Any) -> object:
+    def map1(self, value: IN1) -> OUT | None:
         """Return the result for a record of the first stream; None: there is none."""
 
     @abstractmethod
-    def map2(self, value: Any) -> object:
+    def map2(self, value: IN2) -> OUT | None:
         """Return the result for a record of the second stream; None: there is none."""
 
 
-class CoFlatMapFunction(Function):
+class CoFlatMapFunction(Function, Generic[IN1, IN2, OUT]):
     """Any number of results for each record of two streams. Flink's ``CoFlatMapFunction``.
 
     Examples
@@ -224,15 +226,15 @@ class CoFlatMapFunction(Function):
     """
 
     @abstractmethod
-    def flat_map1(self, value: Any) -> Iterable[object] | None:
+    def flat_map1(self, value: IN1) -> Iterable[OUT] | None:
         """Yield or return the results for a record of the first stream; None: there are none."""
 
     @abstractmethod
-    def flat_map2(self, value: Any) -> Iterable[object] | None:
+    def flat_map2(self, value: IN2) -> Iterable[OUT] | None:
         """Yield or return the results for a record of the second stream; None: there are none."""
 
 
-class JoinFunction(Function):
+class JoinFunction(Function, Generic[IN1, IN2, OUT]):
     """One result for each pair of records that a join puts together. Flink's ``JoinFunction``.
 
     Examples
@@ -245,11 +247,11 @@ class JoinFunction(Function):
     """
 
     @abstractmethod
-    def join(self, first: Any, second: Any) -> Any:
+    def join(self, first: IN1, second: IN2) -> OUT:
         """Return the result for a record of the first stream and one of the second; None is one too."""
 
 
-class FlatJoinFunction(Function):
+class FlatJoinFunction(Function, Generic[IN1, IN2, OUT]):
     """Any number of results for each pair of records that a join puts together. Flink's ``FlatJoinFunction``.
 
     Examples
@@ -263,11 +265,11 @@ class FlatJoinFunction(Function):
     """
 
     @abstractmethod
-    def join(self, first: Any, second: Any) -> Iterable[Any] | None:
+    def join(self, first: IN1, second: IN2) -> Iterable[OUT] | None:
         """Yield or return the results for a record of the first stream and one of the second; None: there are none."""
 
 
-class CoGroupFunction(Function):
+class CoGroupFunction(Function, Generic[T1, T2, OUT]):
     """Any number of results for the records of one key in one window of two streams. Flink's ``CoGroupFunction``.
 
     Examples
@@ -280,11 +282,11 @@ class CoGroupFunction(Function):
     """
 
     @abstractmethod
-    def co_group(self, first: list[Any], second: list[Any]) -> Iterable[object] | None:
+    def co_group(self, first: list[T1], second: list[T2]) -> Iterable[OUT] | None:
         """Yield or return the results for all records of both streams; one of the lists may be empty."""
 
 
-class KeySelector(Function):
+class KeySelector(Function, Generic[IN, OUT]):
     """Takes the key out of a record: the same for the same record, in every process. Flink's ``KeySelector``.
 
     Examples
@@ -298,22 +300,22 @@ class KeySelector(Function):
 
     if TYPE_CHECKING:
 
-        def __call__(self, value: Any) -> object: ...
+        def __call__(self, value: IN) -> OUT: ...
 
     @abstractmethod
-    def get_key(self, value: Any) -> object:
+    def get_key(self, value: IN) -> OUT:
         """Return the key."""
 
 
-class NullByteKeySelector(KeySelector):
+class NullByteKeySelector(KeySelector[object, int]):
     """One key for all records. Flink's ``NullByteKeySelector``."""
 
-    def get_key(self, value: Any) -> int:
+    def get_key(self, value: object) -> int:
         """Return 0."""
         return 0
 
 
-class Partitioner(Function):
+class Partitioner(Function, Generic[IN]):
     """Decides which subtask gets a record. Flink's ``Partitioner``.
 
     Examples
@@ -326,7 +328,7 @@ class Partitioner(Function):
     """
 
     @abstractmethod
-    def partition(self, key: Any, num_partitions: int) -> int:
+    def partition(self, key: IN, num_partitions: int) -> int:
         """Return the index of a subtask, from 0 and below `num_partitions`."""
 
 
@@ -391,7 +393,7 @@ class ParallelSourceFunction(SourceFunction):
     """A source function that runs in every subtask. Flink's ``ParallelSourceFunction``."""
 
 
-class SinkFunction(Function):
+class SinkFunction(Function, Generic[IN]):
     """Takes the records at the end of a stream. Flink's ``SinkFunction``.
 
     PyFlink wraps a Java object here; this one is derived from, or given a function of one record.
@@ -410,10 +412,10 @@ class SinkFunction(Function):
     got 4
     """
 
-    def __init__(self, sink_func: Callable[[Any], Any] | None = None) -> None:
+    def __init__(self, sink_func: Callable[[IN], object] | None = None) -> None:
         self.sink_func = sink_func
 
-    def invoke(self, value: Any) -> None:
+    def invoke(self, value: IN) -> None:
         """Take one record."""
         if self.sink_func is None:
             raise TypeError(f"{type(self).__name__} needs a method invoke(value), or a function to call")

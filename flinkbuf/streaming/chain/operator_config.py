@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from flinkbuf._core.operators.stream_operator import StreamOperator
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 class HasLifecycle(Protocol):
     """What a task opens before it is called, and closes after its last call."""
 
-    def open(self, runtime_context: Any) -> None:
+    def open(self, runtime_context: object) -> None:
         """Get ready."""
         ...
 

@@ -9,19 +9,17 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic
 
 from flinkbuf._core.operators import broadcast_operator, interval_join_operator, process_operator
 from flinkbuf.streaming.chain.functions import Function
+from flinkbuf.streaming.chain.output_tag import OutputTag
+from flinkbuf.streaming.chain.type_parameters import IN, IN1, IN2, KEY, OUT
 from flinkbuf.streaming.state.state import BroadcastState, MapStateDescriptor, ReadOnlyBroadcastState
 from flinkbuf.streaming.state.timers import TimerService
 from flinkbuf.streaming.time.time_domain import TimeDomain
 
-KEY = TypeVar("KEY")
-# What takes any tuple takes pairs, too, and what gives pairs gives tuples.
-IN1 = TypeVar("IN1", contravariant=True)
-IN2 = TypeVar("IN2", contravariant=True)
-OUT = TypeVar("OUT", covariant=True)
+Results = Iterable[OUT | tuple[OutputTag, object]]  # those for the stream itself, and for side outputs
 
 
 class _Context(ABC):
@@ -52,7 +50,7 @@ class _OnTimerContext(_KeyedContext):
         """Return whether the timer is one of event time or of processing time."""
 
 
-class ProcessFunction(Function):
+class ProcessFunction(Function, Generic[IN, OUT]):
     """Any number of results for each record, with its time and side outputs. Flink's ``ProcessFunction``.
 
     Examples
@@ -70,11 +68,11 @@ class ProcessFunction(Function):
         """What goes with a record."""
 
     @abstractmethod
-    def process_element(self, value: Any, ctx: ProcessFunction.Context) -> Iterable[object] | None:
+    def process_element(self, value: IN, ctx: ProcessFunction.Context) -> Results[OUT] | None:
         """Yield or return the results for a record."""
 
 
-class KeyedProcessFunction(Function):
+class KeyedProcessFunction(Function, Generic[IN, OUT]):
     """Any number of results for each record of a keyed stream, with state and timers.
 
     Flink: ``KeyedProcessFunction``.
@@ -100,14 +98,14 @@ class KeyedProcessFunction(Function):
         """What goes with a timer."""
 
     @abstractmethod
-    def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Iterable[object] | None:
+    def process_element(self, value: IN, ctx: KeyedProcessFunction.Context) -> Results[OUT] | None:
         """Yield or return the results for a record."""
 
-    def on_timer(self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext) -> Iterable[object] | None:
+    def on_timer(self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext) -> Results[OUT] | None:
         """Yield or return the results for a timer of the current key."""
 
 
-class CoProcessFunction(Function):
+class CoProcessFunction(Function, Generic[IN1, IN2, OUT]):
     """Any number of results for each record of two streams. Flink's ``CoProcessFunction``.
 
     Examples
@@ -125,15 +123,15 @@ class CoProcessFunction(Function):
         """What goes with a record."""
 
     @abstractmethod
-    def process_element1(self, value: Any, ctx: CoProcessFunction.Context) -> Iterable[object] | None:
+    def process_element1(self, value: IN1, ctx: CoProcessFunction.Context) -> Results[OUT] | None:
         """Yield or return the results for a record of the first stream."""
 
     @abstractmethod
-    def process_element2(self, value: Any, ctx: CoProcessFunction.Context) -> Iterable[object] | None:
+    def process_element2(self, value: IN2, ctx: CoProcessFunction.Context) -> Results[OUT] | None:
         """Yield or return the results for a record of the second stream."""
 
 
-class KeyedCoProcessFunction(Function):
+class KeyedCoProcessFunction(Function, Generic[IN1, IN2, OUT]):
     """As `CoProcessFunction` on two streams of the same keys, with state and timers.
 
     Flink: ``KeyedCoProcessFunction``.
@@ -174,18 +172,18 @@ class KeyedCoProcessFunction(Function):
         """What goes with a timer."""
 
     @abstractmethod
-    def process_element1(self, value: Any, ctx: KeyedCoProcessFunction.Context) -> Iterable[object] | None:
+    def process_element1(self, value: IN1, ctx: KeyedCoProcessFunction.Context) -> Results[OUT] | None:
         """Yield or return the results for a record of the first stream."""
 
     @abstractmethod
-    def process_element2(self, value: Any, ctx: KeyedCoProcessFunction.Context) -> Iterable[object] | None:
+    def process_element2(self, value: IN2, ctx: KeyedCoProcessFunction.Context) -> Results[OUT] | None:
         """Yield or return the results for a record of the second stream."""
 
-    def on_timer(self, timestamp: int, ctx: KeyedCoProcessFunction.OnTimerContext) -> Iterable[object] | None:
+    def on_timer(self, timestamp: int, ctx: KeyedCoProcessFunction.OnTimerContext) -> Results[OUT] | None:
         """Yield or return the results for a timer of the current key."""
 
 
-class ProcessJoinFunction(Function):
+class ProcessJoinFunction(Function, Generic[IN1, IN2, OUT]):
     """Any number of results for each pair of records that an interval join puts together.
 
     Flink: ``ProcessJoinFunction``.
@@ -213,7 +211,7 @@ class ProcessJoinFunction(Function):
             """Return the event time of the results: that of the later of the two records."""
 
     @abstractmethod
-    def process_element(self, left: Any, right: Any, ctx: ProcessJoinFunction.Context) -> Iterable[object] | None:
+    def process_element(self, left: IN1, right: IN2, ctx: ProcessJoinFunction.Context) -> Results[OUT] | None:
         """Yield or return the results for a pair; ``yield tag, value`` goes to a side output."""
 
 
@@ -273,11 +271,11 @@ class BroadcastProcessFunction(BaseBroadcastProcessFunction, Generic[IN1, IN2, O
         """What goes with a record of the other stream."""
 
     @abstractmethod
-    def process_element(self, value: IN1, ctx: BroadcastProcessFunction.ReadOnlyContext) -> Iterable[OUT] | None:
+    def process_element(self, value: IN1, ctx: BroadcastProcessFunction.ReadOnlyContext) -> Results[OUT] | None:
         """Yield or return the results for a record of the stream that is not broadcast."""
 
     @abstractmethod
-    def process_broadcast_element(self, value: IN2, ctx: BroadcastProcessFunction.Context) -> Iterable[OUT] | None:
+    def process_broadcast_element(self, value: IN2, ctx: BroadcastProcessFunction.Context) -> Results[OUT] | None:
         """Yield or return the results for a broadcast record."""
 
 
@@ -336,14 +334,14 @@ class KeyedBroadcastProcessFunction(BaseBroadcastProcessFunction, Generic[KEY, I
             """Return the timer's key."""
 
     @abstractmethod
-    def process_element(self, value: IN1, ctx: KeyedBroadcastProcessFunction.ReadOnlyContext) -> Iterable[OUT] | None:
+    def process_element(self, value: IN1, ctx: KeyedBroadcastProcessFunction.ReadOnlyContext) -> Results[OUT] | None:
         """Yield or return the results for a record of the keyed stream."""
 
     @abstractmethod
-    def process_broadcast_element(self, value: IN2, ctx: KeyedBroadcastProcessFunction.Context) -> Iterable[OUT] | None:
+    def process_broadcast_element(self, value: IN2, ctx: KeyedBroadcastProcessFunction.Context) -> Results[OUT] | None:
         """Yield or return the results for a broadcast record."""
 
-    def on_timer(self, timestamp: int, ctx: KeyedBroadcastProcessFunction.OnTimerContext) -> Iterable[OUT] | None:
+    def on_timer(self, timestamp: int, ctx: KeyedBroadcastProcessFunction.OnTimerContext) -> Results[OUT] | None:
         """Yield or return the results for a timer of the current key."""
 
 

@@ -407,7 +407,7 @@ class RuntimeContext(KeyedStateStore):
         """
         return self._keyed(state_descriptor, AggregatingStateDescriptor)
 
-    def get_column_state(self, name: str, schema: Any) -> object:
+    def get_column_state(self, name: str, schema: object) -> object:
         """Return the state of that name of a `KeyedBatchFunction`, a row of columns for each key; beyond PyFlink.
 
         Parameters

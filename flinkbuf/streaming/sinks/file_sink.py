@@ -190,7 +190,7 @@ class PartFileWriter(SinkWriter):
         bucket = self._buckets.get(bucket_id) or self._bucket(bucket_id)
         bucket.write(element, self._time.now_ms(), self._owner)
 
-    def write_batch(self, batch: Any, context: SinkContext) -> None:
+    def write_batch(self, batch: object, context: SinkContext) -> None:
         """Add the rows of a batch to its bucket, which does not depend on them."""
         self.write(batch, context)
 

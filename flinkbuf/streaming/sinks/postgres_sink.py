@@ -62,7 +62,7 @@ class PostgresOptions:
     table: str | None = None
     columns: tuple[str, ...] = ()
     statement: str | None = None
-    parameters: Callable[[Any], Any] | None = None
+    parameters: Callable[[object], object] | None = None
     batch_size: int = DEFAULT_BATCH_SIZE
     batch_interval_ms: int = 0  # 0: none
     is_exactly_once: bool = True

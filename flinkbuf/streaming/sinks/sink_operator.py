@@ -58,7 +58,7 @@ class PrintSinkOperator(SinkFunctionOperator):
 class CheckpointedSinkOperator(SinkFunctionOperator):
     """Calls a function object of the user, which may have state and want to hear of checkpoints."""
 
-    def __init__(self, function: Any, lifecycle: Any, takes_context: bool = False) -> None:
+    def __init__(self, function: Any, lifecycle: object, takes_context: bool = False) -> None:
         super().__init__(function.invoke, lifecycle, takes_context)
         self._checkpoints = FunctionCheckpoints(function)
 
@@ -148,7 +148,7 @@ class CollectBatchesOperator(CollectSinkOperator):
         """Return how many rows came; for any thread, as its records are batches."""
         return self._pages.row_count
 
-    def _batch_of(self, value: Any) -> Any:
+    def _batch_of(self, value: Any) -> object:
         return without_dictionaries(self._pages.element_of(value).batch)
 
 

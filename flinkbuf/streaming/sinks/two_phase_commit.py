@@ -8,12 +8,13 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections import deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic
 
 from flinkbuf._core.operators.sink_operator import SinkFunctionOperator
 from flinkbuf.log import logger
 from flinkbuf.streaming.chain.error_location import keep_as_context
 from flinkbuf.streaming.chain.functions import SinkFunction
+from flinkbuf.streaming.chain.type_parameters import IN, TXN
 from flinkbuf.streaming.state.state import ListStateDescriptor
 from flinkbuf.streaming.time.clock import Clock
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 TRANSACTIONS_STATE = "state"  # its name in Flink, too
 
 
-class TwoPhaseCommitSinkFunction(SinkFunction):
+class TwoPhaseCommitSinkFunction(SinkFunction[IN], Generic[IN, TXN]):
     """Writes the records between two checkpoints into one transaction, so that each counts exactly once.
 
     A transaction is prepared (`pre_commit`) when a checkpoint is taken, and committed when the checkpoint is complete
@@ -69,51 +70,51 @@ class TwoPhaseCommitSinkFunction(SinkFunction):
         """Get ready, before the first call of any other method."""
 
     @abstractmethod
-    def begin_transaction(self) -> object:
+    def begin_transaction(self) -> TXN:
         """Begin a transaction and return what stands for it."""
 
     @abstractmethod
-    def invoke(self, transaction: Any, value: Any, context: Any) -> None:  # type: ignore[override]
+    def invoke(self, transaction: TXN, value: IN, context: Any) -> None:  # type: ignore[override]
         """Write one record into the transaction."""
 
     @abstractmethod
-    def pre_commit(self, transaction: Any) -> None:
+    def pre_commit(self, transaction: TXN) -> None:
         """Write everything, so that only the commit is left: that must not fail for lack of anything."""
 
     @abstractmethod
-    def commit(self, transaction: Any) -> None:
+    def commit(self, transaction: TXN) -> None:
         """Make a transaction visible. Called again, perhaps, for one that was committed."""
 
     @abstractmethod
-    def abort(self, transaction: Any) -> None:
+    def abort(self, transaction: TXN) -> None:
         """Abort a transaction, which may not exist any more."""
 
-    def recover_and_commit(self, transaction: Any) -> None:
+    def recover_and_commit(self, transaction: TXN) -> None:
         """Commit a transaction that an earlier attempt has prepared; an error ends the job unless it was too old."""
         self.commit(transaction)
 
-    def recover_and_abort(self, transaction: Any) -> None:
+    def recover_and_abort(self, transaction: TXN) -> None:
         """Abort a transaction that an earlier attempt has begun."""
         self.abort(transaction)
 
-    def finish_processing(self, transaction: Any) -> None:
+    def finish_processing(self, transaction: TXN) -> None:
         """Write all records held back: no record comes any more."""
 
-    def set_transaction_timeout(self, transaction_timeout_ms: int) -> TwoPhaseCommitSinkFunction:
+    def set_transaction_timeout(self, transaction_timeout_ms: int) -> TwoPhaseCommitSinkFunction[IN, TXN]:
         """Say after how many milliseconds the outside system gives a transaction up by itself."""
         if transaction_timeout_ms < 0:
             raise ValueError(f"transaction_timeout_ms must not be negative, got {transaction_timeout_ms}")
         self._timeout_ms = transaction_timeout_ms
         return self
 
-    def enable_transaction_timeout_warnings(self, warning_ratio: float) -> TwoPhaseCommitSinkFunction:
+    def enable_transaction_timeout_warnings(self, warning_ratio: float) -> TwoPhaseCommitSinkFunction[IN, TXN]:
         """Have a transaction logged that is older than this part of the timeout when it is committed."""
         if not 0 <= warning_ratio <= 1:
             raise ValueError(f"warning_ratio must be between 0 and 1, got {warning_ratio}")
         self._warning_ratio = warning_ratio
         return self
 
-    def ignore_failures_after_transaction_timeout(self) -> TwoPhaseCommitSinkFunction:
+    def ignore_failures_after_transaction_timeout(self) -> TwoPhaseCommitSinkFunction[IN, TXN]:
         """Let the job go on, with an error in the log, if a recovered transaction is too old to be committed."""
         self._ignores_failures_after_timeout = True
         return self

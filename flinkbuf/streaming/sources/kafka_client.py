@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -41,7 +41,7 @@ def make_producer(properties: Mapping[str, object]) -> Producer:
     return client_library().Producer(dict(properties))
 
 
-def as_client(partition: KafkaTopicPartition, *position: Any) -> TopicPartition:
+def as_client(partition: KafkaTopicPartition, *position: object) -> TopicPartition:
     """Return a partition, with an offset if one is given, as the client library has it."""
     return client_library().TopicPartition(partition.topic, partition.partition, *position)
 

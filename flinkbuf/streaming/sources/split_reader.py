@@ -193,7 +193,7 @@ class BatchReader(SplitReader):
         """Return the split without its first rows, for a snapshot."""
         raise NotImplementedError(f"{type(self).__name__}.split_behind")
 
-    def open_split(self, split: Any) -> Iterator[object]:
+    def open_split(self, split: object) -> Iterator[object]:
         """Return the batches of a split, which are counted as they are taken."""
         self._row_count = 0
         return self._counted(self.read_batches(split))
@@ -203,6 +203,6 @@ class BatchReader(SplitReader):
             self._row_count += batch.num_rows
             yield batch
 
-    def split_after(self, split: Any, record_count: int) -> SourceSplit:
+    def split_after(self, split: object, record_count: int) -> SourceSplit:
         """Return the split behind the rows that were emitted."""
         return self.split_behind(split, self._row_count)

@@ -33,7 +33,7 @@ class ColumnState(Protocol):
         """Return all there is as batches, which nobody changes; the key columns come first."""
         ...
 
-    def restore_rows(self, batch: Any) -> None:
+    def restore_rows(self, batch: object) -> None:
         """Take a batch of a snapshot, or a part of it."""
         ...
 
@@ -43,7 +43,7 @@ class FrozenColumns:
     """The state of a column operator at the moment of a snapshot."""
 
     meta: StateMeta
-    batches: Sequence[Any]
+    batches: Sequence[object]
     key_count: int
 
     @staticmethod

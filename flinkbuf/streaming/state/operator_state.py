@@ -230,7 +230,7 @@ class OperatorStateBackend(OperatorStateStore):
 
     def snapshot(self) -> dict[str, Any]:
         """Return what all states hold, as fields of an `OperatorSnapshot`; those not asked for stay as they were."""
-        live: dict[str, dict[str, Any]] = {"list": {}, "union list": {}, "broadcast": {}}
+        live: dict[str, dict[str, object]] = {"list": {}, "union list": {}, "broadcast": {}}
         for name, (mode, _, state) in self._known.items():
             live[mode][name] = state.frozen()
         return {

@@ -221,7 +221,7 @@ class StateTtlConfigBuilder:
             "ttl_time_characteristic": StateTtlConfig.TtlTimeCharacteristic.ProcessingTime,
             "ttl": ttl,  # looked at by `build`: set_ttl may still change it
         }
-        self._cleanup: dict[TtlCleanup.Strategies, Any] = {}
+        self._cleanup: dict[TtlCleanup.Strategies, object] = {}
         self._cleans_in_background = True
 
     def _choose(self, **chosen: object) -> StateTtlConfigBuilder:

@@ -81,7 +81,7 @@ class CoGroupWindowFunction(WindowFunction[Any, object, object, object]):
         Opened and closed with this one.
     """
 
-    def __init__(self, function: Any) -> None:
+    def __init__(self, function: object) -> None:
         self._lifecycle = lifecycle_of(function)
         self._co_group = as_call(function, CoGroupFunction, "co_group")
 
@@ -119,7 +119,7 @@ class JoinCoGroupFunction(CoGroupFunction):
         A callable gives one result, as a `JoinFunction` does.
     """
 
-    def __init__(self, function: Any) -> None:
+    def __init__(self, function: object) -> None:
         self._lifecycle = lifecycle_of(function)
         self._is_flat = isinstance(function, FlatJoinFunction)
         kind: type[Function] = FlatJoinFunction if self._is_flat else JoinFunction

@@ -31,7 +31,7 @@ class _CountWindows(WindowAssigner[object, CountWindow]):
             raise ValueError(f"a count window holds at least one record, got {window_size}")
         self.window_size = window_size
         self._count = ValueStateDescriptor(state_name, Types.LONG())
-        self._context: Any = None  # of the operator that asked last
+        self._context: object = None  # of the operator that asked last
         self._state: Any = None  # its count, looked up once
 
     def _next_number(self, context: WindowAssigner.WindowAssignerContext) -> int:

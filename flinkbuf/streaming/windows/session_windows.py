@@ -36,7 +36,7 @@ class _SessionWindows(MergingWindowAssigner[object, TimeWindow]):
     def __init__(self, gap: Any):
         self._gap = gap
 
-    def _gap_after(self, element: Any) -> int:
+    def _gap_after(self, element: object) -> int:
         gap: int = self._gap
         return gap
 
@@ -79,7 +79,7 @@ class _DynamicGap(_SessionWindows):
             raise TypeError(f"a gap extractor has a method extract(element), got {extractor!r}")
         super().__init__(extractor)
 
-    def _gap_after(self, element: Any) -> int:
+    def _gap_after(self, element: object) -> int:
         gap = self._gap.extract(element)
         try:
             gap_ms = index(gap)

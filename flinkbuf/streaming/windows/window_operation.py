@@ -104,7 +104,7 @@ class WindowOperation:
 
     key_selector: Callable[..., object] | None
     assigner: Any
-    trigger: Any
+    trigger: object
     evictor: object
     allowed_lateness_ms: int
     late_tag_id: str | None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyspark import RDD
 from pyspark.sql import DataFrame, SparkSession
@@ -16,8 +16,11 @@ from flinkbuf.datastream import (
     CoFlatMapFunction,
     CoMapFunction,
     DataStream,
+    FlatMapFunction,
     KeyedStream,
     MapFunction,
+    OutputTag,
+    ProcessFunction,
     ProcessJoinFunction,
     ProcessWindowFunction,
     StreamExecutionEnvironment,
@@ -120,6 +123,23 @@ class Shout(MapFunction):
 class Near(ProcessJoinFunction):
     def process_element(self, left: str, right: str, ctx: ProcessJoinFunction.Context) -> Iterator[str]:
         yield f"{left} {right} {ctx.get_timestamp()}"
+
+
+class Lengths(ProcessFunction[str, int]):
+    def process_element(self, value: str, ctx: ProcessFunction.Context) -> Iterator[int | tuple[OutputTag, str]]:
+        yield len(value)
+        yield OutputTag("words"), value
+
+
+class Letters(FlatMapFunction[str, str]):
+    def flat_map(self, value: str) -> Iterator[str]:
+        yield from value
+
+
+def functions_say_what_they_give(words: DataStream[str]) -> None:
+    assert_type(words.map(Shout()), DataStream[Any])
+    assert_type(words.flat_map(Letters()), DataStream[str])
+    assert_type(words.process(Lengths()), DataStream[int])
 
 
 def letters(word: str) -> Iterator[str]:

@@ -13,6 +13,7 @@ from flinkbuf.datastream import (
     BroadcastProcessFunction,
     CoMapFunction,
     DataStream,
+    ProcessFunction,
     ProcessWindowFunction,
     StreamExecutionEnvironment,
 )
@@ -68,6 +69,16 @@ class Both(CoMapFunction):
 
     def map2(self, value: str) -> int:
         return len(value)
+
+
+class Lengths(ProcessFunction[str, int]):
+    def process_element(self, value: str, ctx: ProcessFunction.Context) -> list[int]:
+        return [len(value)]
+
+
+def lengths_are_numbers(numbers: DataStream[int], words: DataStream[str]) -> None:
+    numbers.process(Lengths())  # wrong: the function takes texts
+    words.process(Lengths()).map(lambda length: length.upper())  # wrong: no such method of an int
 
 
 class Ruled(BroadcastProcessFunction[int, str, float]):
