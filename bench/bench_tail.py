@@ -2,9 +2,11 @@
 
 50,000 records a second through a shuffle into a count by key, on `local` processes at parallelism 2. How late a record
 is counts from when it was due, not from when the source got round to it; the longest pause is that between two records
-of a subtask, 40 µs apart on average. The first seconds are left out. The rival is a count by key of Spark's rate source
-in micro-batches, on ``local[2]``, as fast as they follow each other; its source gives the rows of a whole second at
-once.
+of a subtask, 40 µs apart on average. The first seconds are left out. `machine` is a process beside the job that only
+sleeps a millisecond at a time, and how late it wakes; `waited` is how long threads of the job stood ready without a
+core, in seconds a second: about 0.3 where it has two cores to itself; with more, the figures are those of a machine
+that has other work. The rival is a count by key of Spark's rate source in micro-batches, on ``local[2]``, as fast as
+they follow each other, from the end of the first one on; its source gives the rows of a whole second at once.
 
 python bench/bench_tail.py --seconds 120 --rate 50000 --keys 100000 [--rival] [--set KEY=VALUE]
 """
@@ -16,7 +18,7 @@ import tempfile
 import time
 
 from measure import SMOKE, report
-from paced import Arrivals, PacedSource, arrivals_in, late_ms
+from paced import Arrivals, PacedSource, arrivals_in, bystander, late_ms
 
 from flinkbuf.common import Configuration, Types, WatermarkStrategy
 from flinkbuf.datastream import MapFunction, StreamExecutionEnvironment
@@ -24,6 +26,7 @@ from flinkbuf.datastream.state import ValueStateDescriptor
 
 PARALLELISM = 2
 RECORD = Types.TUPLE([Types.LONG(), Types.LONG(), Types.LONG()])
+LEAST_BATCHES = 3  # of Spark's, on however slow a machine
 SHARES = {"p50": 0.5, "p99": 0.99, "p99.9": 0.999}
 SETTINGS = {
     "execution.target": "local",
@@ -49,7 +52,10 @@ def first(value):
 
 
 def late_in(seconds, rate, keys, skipped_s, settings, target="local"):
-    """Return milliseconds by share of the records, the longest pause, and what else is worth a look."""
+    """Return milliseconds by share of the records, the longest pause, and what else is worth a look.
+
+    `pauses` are the longest ones, as (milliseconds, when in seconds).
+    """
     with tempfile.TemporaryDirectory(prefix="flinkbuf-bench-") as folder:
         configuration = Configuration.from_dict({**SETTINGS, "execution.target": target, **settings})
         env = StreamExecutionEnvironment.get_execution_environment(configuration).set_parallelism(PARALLELISM)
@@ -57,7 +63,8 @@ def late_in(seconds, rate, keys, skipped_s, settings, target="local"):
         records = env.from_source(source, WatermarkStrategy.no_watermarks(), "paced", RECORD)
         counted = records.key_by(first, Types.LONG()).map(Count(), RECORD)
         counted.add_sink(Arrivals(folder, skipped_s=skipped_s))
-        env.execute("tail")
+        with bystander(folder, skipped_s) as beside:
+            env.execute("tail")
         arrivals = arrivals_in(folder)
     pauses = sorted((pause for each in arrivals for pause in each["pauses"]), reverse=True)
     begun = min(each["milliseconds"][0] for each in arrivals)
@@ -66,6 +73,11 @@ def late_in(seconds, rate, keys, skipped_s, settings, target="local"):
         "pause": pauses[0][0] / 1e6 if pauses else 2.0,
         "pauses": [(round(length / 1e6, 1), round(at / 1e9 - begun / 1e3, 2)) for length, at in pauses[:10]],
         "records": sum(each["count"] for each in arrivals),
+        "waited": round(sum(each["waited"] for each in arrivals), 3),
+        "machine": {
+            **{name: late_ms(beside, share) for name, share in SHARES.items()},
+            "pause": beside[0]["pauses"][0][0] / 1e6,
+        },
     }
 
 
@@ -76,13 +88,14 @@ def late_in_spark(seconds, rate, keys, skipped_s):
 
     session().conf.set("spark.sql.shuffle.partitions", str(PARALLELISM))
     counts, ends = {}, []
-    begun = time.time()
 
     def see(batch, number):
         batch = batch.persist()
         batch.write.format("noop").mode("overwrite").save()
         now = time.time()
-        if now - begun > skipped_s:
+        if not ends:  # the first one takes seconds: what it runs is compiled by Java meanwhile
+            ends.append(now)
+        elif now - ends[0] > skipped_s:
             ends.append(now)
             for at, count in batch.groupBy(f.unix_millis("last")).count().collect():
                 counts[round(now * 1000) - at] = counts.get(round(now * 1000) - at, 0) + count
@@ -94,10 +107,12 @@ def late_in_spark(seconds, rate, keys, skipped_s):
     )
     with tempfile.TemporaryDirectory(prefix="flinkbuf-bench-") as folder:
         query = counted.writeStream.outputMode("update").foreachBatch(see).option("checkpointLocation", folder).start()
-        time.sleep(seconds + skipped_s)
+        while len(ends) < 1 + LEAST_BATCHES or time.time() - ends[0] < seconds + skipped_s:
+            if query.awaitTermination(1):
+                raise RuntimeError("the query has ended by itself")
         query.stop()
     steps = [{"late": {at * 100: count for at, count in counts.items()}}]  # of 10 µs
-    pauses = [after - before for before, after in itertools.pairwise(ends)]
+    pauses = [after - before for before, after in itertools.pairwise(ends[1:])]
     return {**{name: late_ms(steps, share) for name, share in SHARES.items()}, "pause": max(pauses, default=0) * 1000}
 
 
@@ -127,7 +142,8 @@ def main():
     given = options.seconds, options.rate, options.keys, options.skipped
     found = late_in(*given, settings, options.target)
     told("flinkbuf", found)
-    print(json.dumps({"records": found["records"], "longest_pauses_ms_and_when_s": found["pauses"]}))
+    told("machine", found["machine"])
+    print(json.dumps({name: found[name] for name in ("records", "waited", "pauses")}))
     if options.rival:
         told("spark_micro_batches", late_in_spark(*given))
 

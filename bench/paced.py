@@ -1,7 +1,11 @@
 """How even a job is: records that come at a rate, each with the time it was due, and where they arrive."""
 
+import contextlib
 import itertools
 import json
+import subprocess
+import sys
+import threading
 import time
 from pathlib import Path
 
@@ -91,6 +95,7 @@ class Arrivals(SinkFunction):
         self.late = [0] * STEPS
         self.begin_ns = self.before_ns = None
         self.pauses, self.milliseconds, self.count = [], [], 0
+        self.opened_s, self.waited_before_s = time.monotonic(), waited_s()
 
     def invoke(self, value):
         """Take a record in."""
@@ -118,8 +123,50 @@ class Arrivals(SinkFunction):
             "pauses": sorted(self.pauses, reverse=True)[:PAUSES],
             "milliseconds": self.milliseconds,
             "count": self.count,
+            "waited": (waited_s() - self.waited_before_s) / (time.monotonic() - self.opened_s),
         }
         Path(self.folder, f"{self.index}-{time.time_ns()}.json").write_text(json.dumps(seen))
+
+
+def waited_s():
+    """Return the seconds that the threads of this process were ready to run and had no core, as far as Linux says."""
+    found = Path("/proc/self/task").glob("*/schedstat")
+    return sum(int(each.read_text().split()[1]) for each in found) / 1e9
+
+
+@contextlib.contextmanager
+def bystander(folder, skipped_s):
+    """Have a process beside the job that only sleeps for a millisecond, again and again.
+
+    The machine delays the job at least as much: who sleeps that often is the first to get a core. It counts over the
+    same time as `Arrivals`, and gives a list to which it adds its arrivals, which are those of no job, at the end.
+    """
+    found = []
+    command = [sys.executable, __file__, folder, str(skipped_s)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            yield found
+        finally:
+            seen, _ = process.communicate()
+        found.append(json.loads(seen))
+
+
+def _stand_by(folder, skipped_s):
+    """Sleep until standard input ends; print how late it was each time, and the longest pauses."""
+    wait_for_the_first(folder)
+    time.sleep(skipped_s)
+    ended = threading.Event()
+    threading.Thread(target=lambda: (sys.stdin.read(), ended.set()), daemon=True).start()
+    late, longest, due = {}, (0, 0), time.time_ns()
+    while not ended.is_set():
+        due += 1_000_000
+        time.sleep(max(0, due - time.time_ns()) / 1e9)
+        now = time.time_ns()
+        step = min(max(0, now - due) // STEP_NS, STEPS - 1)
+        late[step] = late.get(step, 0) + 1
+        longest = max(longest, (now - due, due))
+        due = max(due, now - 1_000_000)  # a pause counts once
+    print(json.dumps({"late": late, "pauses": [longest]}))
 
 
 def arrivals_in(folder):
@@ -155,3 +202,7 @@ def longest_gap_ms(arrivals):
     """Return the longest time without a record anywhere, and when it began, in milliseconds since 1970."""
     seen = sorted({each for arrival in arrivals for each in arrival["milliseconds"]})
     return max(((after - before, before) for before, after in itertools.pairwise(seen)), default=(0, 0))
+
+
+if __name__ == "__main__":
+    _stand_by(sys.argv[1], float(sys.argv[2]))
