@@ -32,6 +32,10 @@ cdef class KeyedState:
     cdef bint owns_given        # what `add` is given has no other holder
 
 
+    cpdef split(self, stored)
+    cpdef join(self, value, stamps)
+
+
 # What a state keeps of a value that it is given, and what it gives of one that it keeps: itself if it cannot change.
 cdef object kept_slowly(KeyedState state, TypeCodec codec, object value)
 cdef object given_slowly(object value)

@@ -105,11 +105,11 @@ cdef class KeyedState:
         """All values as they are now, for a snapshot."""
         return self.table.freeze()
 
-    def split(self, stored):
+    cpdef split(self, stored):
         """A stored value as a value of the declared type and, where values expire, its stamps."""
         return stored, None
 
-    def join(self, value, stamps):
+    cpdef join(self, value, stamps):
         """The other way round."""
         return value
 
@@ -321,7 +321,7 @@ cdef class KeyedMapState(KeyedState):
         self.finds_as_given = self.user_key_codec.kind in FOUND_AS_GIVEN
         return part_codec(codec, 1)
 
-    def join(self, value, stamps):
+    cpdef join(self, value, stamps):
         """A map that was read."""
         return with_one_nan(value)
 

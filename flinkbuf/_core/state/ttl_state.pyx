@@ -117,11 +117,11 @@ cdef class TtlValueState(KeyedValueState):
         """What of a stored value is alive; None if nothing."""
         return None if self.life.is_over(stored, now) else stored
 
-    def split(self, stored):
+    cpdef split(self, stored):
         """A stored value as value and stamps."""
         return stored
 
-    def join(self, value, stamps):
+    cpdef join(self, value, stamps):
         """The other way round; without stamps, as values of a state that did not expire have none, they are new."""
         return value, self.life.now() if stamps is None else stamps
 
@@ -163,11 +163,11 @@ cdef class TtlReducingState(KeyedReducingState):
         """What of a stored value is alive; None if nothing."""
         return None if self.life.is_over(stored, now) else stored
 
-    def split(self, stored):
+    cpdef split(self, stored):
         """A stored value as value and stamps."""
         return stored
 
-    def join(self, value, stamps):
+    cpdef join(self, value, stamps):
         """The other way round; without stamps, as values of a state that did not expire have none, they are new."""
         return value, self.life.now() if stamps is None else stamps
 
@@ -213,11 +213,11 @@ cdef class TtlAggregatingState(KeyedAggregatingState):
         """What of a stored value is alive; None if nothing."""
         return None if self.life.is_over(stored, now) else stored
 
-    def split(self, stored):
+    cpdef split(self, stored):
         """A stored value as value and stamps."""
         return stored
 
-    def join(self, value, stamps):
+    cpdef join(self, value, stamps):
         """The other way round; without stamps, as values of a state that did not expire have none, they are new."""
         return value, self.life.now() if stamps is None else stamps
 
@@ -288,11 +288,11 @@ cdef class TtlListState(KeyedListState):
         cdef list alive = [each for each in <list>stored if not self.life.is_over(each, now)]
         return stored if len(alive) == len(<list>stored) else alive or None
 
-    def split(self, stored):
+    cpdef split(self, stored):
         """A stored list as elements and stamps."""
         return [element for element, _ in stored], [stamp for _, stamp in stored]
 
-    def join(self, value, stamps):
+    cpdef join(self, value, stamps):
         """The other way round; without stamps all are new."""
         return list(zip(value, [self.life.now()] * len(value) if stamps is None else stamps, strict=True))
 
@@ -389,11 +389,11 @@ cdef class TtlMapState(KeyedMapState):
         cdef dict alive = {key: each for key, each in (<dict>stored).items() if not self.life.is_over(each, now)}
         return stored if len(alive) == len(<dict>stored) else alive or None
 
-    def split(self, stored):
+    cpdef split(self, stored):
         """A stored map as map and stamps in its order."""
         return {key: value for key, (value, _) in stored.items()}, [stamp for _, stamp in stored.values()]
 
-    def join(self, value, stamps):
+    cpdef join(self, value, stamps):
         """The other way round; without stamps all are new."""
         stamps = [self.life.now()] * len(value) if stamps is None else stamps
         return with_one_nan({key: (each, stamp) for (key, each), stamp in zip(value.items(), stamps, strict=True)})
