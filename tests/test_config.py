@@ -43,7 +43,6 @@ FLINK_DEFAULTS = {
     "taskmanager.network.request-backoff.max": "10000",
     "taskmanager.network.partition-request-timeout": "10 s",
     "taskmanager.network.retries": "0",
-    "taskmanager.network.netty.client.connectTimeoutSec": "120",
 }
 
 # What nothing in flinkbuf reads: Flink's default, and another value.

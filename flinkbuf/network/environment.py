@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from flinkbuf.network.tls_tunnel import TlsTunnel
 
 CONSUMER_PATIENCE_MS = 30_000  # how long a clean exit waits for readers that make no progress
+CONNECT_TIMEOUT_S = 120  # Flink's, unless something else is set
 CLOSE_PATIENCE_MS = 5_000  # how long close() waits for threads that write
 _CLOSED = "its network environment was closed"
 _RELEASED = "it was released: no task needs it any more"
@@ -281,7 +282,7 @@ class NetworkEnvironment:
             self._client = PartitionClient(
                 self._reactor,
                 config.segment_size,
-                connect_timeout_ms=config.netty_client_connect_timeout_s * 1000,
+                connect_timeout_ms=1000 * (config.netty_client_connect_timeout_s or CONNECT_TIMEOUT_S),
                 connect_retries=config.retries,
                 backoff_initial_ms=config.request_backoff_initial_ms,
                 backoff_max_ms=config.request_backoff_max_ms,

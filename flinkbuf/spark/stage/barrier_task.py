@@ -161,6 +161,8 @@ def is_refused_part(reason: str) -> bool:
 
 def data_plane(config: NetworkConfig | None, secret: bytes) -> NetworkConfig:
     """Return how the tasks send each other records."""
-    config = config or NetworkConfig(netty_client_connect_timeout_s=CONNECT_TIMEOUT_S)
+    config = config or NetworkConfig()
+    if config.netty_client_connect_timeout_s is None:
+        config = config.replace(netty_client_connect_timeout_s=CONNECT_TIMEOUT_S)
     # The environment lives no longer than the task, and neither do its connections.
     return config.replace(tcp_connection_enable_reuse_across_jobs=False, auth=config.auth or secret)
