@@ -197,6 +197,7 @@ class Host:
                 pass
         for process in self._started:
             process.wait(END_S)
+            process.close()
 
     def start(self, *command, **variables):
         """Start a process there; its standard output and error go to files of `HostProcess`."""
@@ -264,7 +265,7 @@ class HostProcess:
             self._process = subprocess.Popen(
                 [*host._inside(), *command],
                 env={**environment, **variables},
-                stdin=subprocess.DEVNULL,
+                stdin=subprocess.PIPE,
                 stdout=out,
                 stderr=err,
                 start_new_session=True,
@@ -276,6 +277,16 @@ class HostProcess:
             os.kill(_only_child_of(self._process.pid, 1), number)
         if number == signal.SIGKILL:
             self._process.wait(END_S)
+
+    def close(self):
+        """End its standard input."""
+        with contextlib.suppress(OSError):
+            self._process.stdin.close()
+
+    def write(self, text):
+        """Give it a line of standard input."""
+        self._process.stdin.write(f"{text}\n".encode())
+        self._process.stdin.flush()
 
     def poll(self):
         """Return how it has ended; None: not yet."""
@@ -293,9 +304,16 @@ class HostProcess:
 
     def wait_for(self, text, timeout_s=60):
         """Wait until it has printed a text."""
+        self._wait_for(text, self.output, timeout_s)
+
+    def wait_for_error(self, text, timeout_s=60):
+        """Wait until it has printed a text to standard error, as of a log."""
+        self._wait_for(text, self.errors, timeout_s)
+
+    def _wait_for(self, text, printed, timeout_s):
         deadline = time.monotonic() + timeout_s
-        while text not in self.output():
-            assert self.poll() is None or text in self.output(), f"it ended before it said {text!r}; {self.said()}"
+        while text not in printed():
+            assert self.poll() is None or text in printed(), f"it ended before it said {text!r}; {self.said()}"
             assert time.monotonic() < deadline, f"it did not say {text!r} within {timeout_s} s; {self.said()}"
             time.sleep(0.02)
 
