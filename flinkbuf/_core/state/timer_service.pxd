@@ -7,14 +7,23 @@ cdef class Timer:
     cdef readonly object token, namespace
 
 
+cdef class Bucket:
+    cdef dict spaces            # {namespace: {token: None}}
+    cdef int64_t epoch          # that of the queue when they were made
+
+    cdef dict copied(self)
+
+
 cdef class TimerQueue:
     cdef int64_t* heap          # times, smallest first; a time without timers may be among them
     cdef Py_ssize_t heap_size, heap_capacity
-    cdef dict buckets           # time -> Timer, or {namespace: {token: None}} where there is more than one
+    cdef dict buckets           # time -> Timer, or Bucket where there is more than one
+    cdef int64_t epoch          # how many snapshots there were
     cdef dict firing            # {namespace: {token: None}} of firing_time, those that have not been called yet
     cdef int64_t firing_time
 
     cdef int64_t head(self) noexcept
+    cdef Bucket owned(self, object time, Bucket bucket)
     cdef dict frozen(self)
     cdef bint register(self, object token, object namespace, object time, int64_t timestamp) except -1
     cdef bint delete(self, object token, object namespace, object time, int64_t timestamp) except -1

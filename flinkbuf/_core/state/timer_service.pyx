@@ -1,8 +1,9 @@
 """Timers of a keyed operator: at most one for each time, key and namespace, in event and in processing time.
 
 Timers are kept by time: a heap of times, and for each time those that are due. They fire in the order of their times;
-those of one time in the order in which their namespaces and keys were registered. Reads no clock but the one it was
-given, and asks it to be called for the earliest timer only. Flink: InternalTimerServiceImpl.
+those of one time in the order in which their namespaces and keys were registered. A snapshot takes references to those
+of a time; the first change afterwards is made to a copy. Reads no clock but the one it was given, and asks it to be
+called for the earliest timer only. Flink: InternalTimerServiceImpl.
 """
 
 from operator import index
@@ -29,6 +30,17 @@ cdef class Timer:
     def __cinit__(self, token, namespace):
         self.token = token
         self.namespace = namespace
+
+
+cdef class Bucket:
+    """The timers of a time that has had more than one. Those of an earlier epoch than its queue's are a snapshot's."""
+
+    def __cinit__(self, dict spaces, int64_t epoch):
+        self.spaces = spaces
+        self.epoch = epoch
+
+    cdef dict copied(self):
+        return {namespace: dict(tokens) for namespace, tokens in self.spaces.items()}
 
 
 cdef object whole(object time):
@@ -65,6 +77,7 @@ cdef class TimerQueue:
     cdef bint register(self, object token, object namespace, object time, int64_t timestamp) except -1:
         """Add a timer; returns whether it is new."""
         cdef Timer single
+        cdef Bucket several
         cdef dict tokens
         if self.firing is not None and self.firing_time == timestamp and token in self.firing.get(namespace, ()):
             return False
@@ -78,20 +91,27 @@ cdef class TimerQueue:
             single = <Timer>bucket
             if single.token == token and single.namespace == namespace:
                 return False
-            bucket = {single.namespace: {single.token: None}}
-            self.buckets[time] = bucket
-        tokens = (<dict>bucket).get(namespace)
-        if tokens is None:
-            (<dict>bucket)[namespace] = {token: None}
-            return True
-        if token in tokens:
+            several = Bucket.__new__(Bucket, {single.namespace: {single.token: None}}, self.epoch)
+            self.buckets[time] = several
+        else:
+            several = <Bucket>bucket
+        tokens = several.spaces.get(namespace)
+        if tokens is not None and token in tokens:
             return False
-        tokens[token] = None
+        if several.epoch != self.epoch:
+            several = self.owned(time, several)
+            tokens = several.spaces.get(namespace)
+        if tokens is None:
+            several.spaces[namespace] = {token: None}
+        else:
+            tokens[token] = None
         return True
 
     cdef bint delete(self, object token, object namespace, object time, int64_t timestamp) except -1:
         """Take a timer away; returns whether there was one."""
         cdef Timer single
+        cdef Bucket several
+        cdef dict tokens
         if self.firing is not None and self.firing_time == timestamp and take(self.firing, token, namespace):
             return True
         bucket = self.buckets.get(time)
@@ -103,13 +123,23 @@ cdef class TimerQueue:
                 return False
             del self.buckets[time]
         else:
-            if not take(<dict>bucket, token, namespace):
+            several = <Bucket>bucket
+            tokens = several.spaces.get(namespace)
+            if tokens is None or token not in tokens:
                 return False
-            if not <dict>bucket:
+            several = self.owned(time, several)
+            take(several.spaces, token, namespace)
+            if not several.spaces:
                 del self.buckets[time]
         if self.heap_size > 2 * <Py_ssize_t>len(self.buckets) + SLACK:
             self.rebuild()
         return True
+
+    cdef Bucket owned(self, object time, Bucket bucket):
+        """The timers of a time, to be changed: no snapshot has them."""
+        if bucket.epoch != self.epoch:
+            bucket = self.buckets[time] = Bucket.__new__(Bucket, bucket.copied(), self.epoch)
+        return bucket
 
     cdef int push(self, int64_t timestamp) except -1:
         cdef Py_ssize_t place, parent, capacity
@@ -174,7 +204,9 @@ cdef class TimerQueue:
                 callback(time, keys.key, (<Timer>bucket).namespace)
                 continue
             self.firing_time = timestamp
-            self.firing = <dict>bucket
+            self.firing = (
+                (<Bucket>bucket).spaces if (<Bucket>bucket).epoch == self.epoch else (<Bucket>bucket).copied()
+            )
             for namespace in list(self.firing):
                 for token in list(self.firing.get(namespace, ())):
                     if not take(self.firing, token, namespace):
@@ -185,12 +217,9 @@ cdef class TimerQueue:
         return 0
 
     cdef dict frozen(self):
-        """All timers as they are now: `buckets` that nobody changes."""
-        cdef dict frozen = dict(self.buckets)
-        for time, bucket in self.buckets.items():
-            if type(bucket) is not Timer:
-                frozen[time] = {namespace: dict(tokens) for namespace, tokens in (<dict>bucket).items()}
-        return frozen
+        """All timers as they are now, by time, which nobody changes."""
+        self.epoch += 1
+        return dict(self.buckets)
 
 
 def timers_in(dict buckets):
@@ -199,7 +228,7 @@ def timers_in(dict buckets):
         if isinstance(bucket, Timer):
             yield time, bucket.token, bucket.namespace
         else:
-            for namespace, tokens in bucket.items():
+            for namespace, tokens in (<Bucket?>bucket).spaces.items():
                 for token in tokens:
                     yield time, token, namespace
 
@@ -318,7 +347,8 @@ cdef class InternalTimerService:
         return object.__sizeof__(self) + capacity * sizeof(int64_t)
 
     def __len__(self):
-        return sum([1 for queue in self.freeze() for _ in timers_in(queue)])
+        queues = (self.event_time, self.processing_time)
+        return sum([1 for queue in queues for _ in timers_in((<TimerQueue>queue).buckets)])
 
 
 cdef class BatchTimerService(InternalTimerService):

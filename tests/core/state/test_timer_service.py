@@ -8,7 +8,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from flinkbuf._core.state.key_context import KeyContext
+from flinkbuf._core.state.key_context import KeyContext, key_of
 from flinkbuf._core.state.timer_service import InternalTimerService, timers_in
 from flinkbuf.testing import ManualClock
 
@@ -163,6 +163,7 @@ class SortedList(RuleBasedStateMachine):
         self.keys, self.clock, self.fired = KeyContext(), ManualClock(), Fired()
         self.service = InternalTimerService("timers", self.keys, self.fired, self.clock)
         self.model = {"event": [], "wall": []}
+        self.snapshots = []
         self.watermark = -10
 
     def methods(self, domain):
@@ -214,6 +215,19 @@ class SortedList(RuleBasedStateMachine):
         self.service.advance_watermark(self.watermark)
         self.service.restore(event, wall)
 
+    @rule()
+    def freeze(self):
+        self.snapshots.append(
+            (self.service.freeze(), {domain: sorted(map(repr, self.model[domain])) for domain in self.model})
+        )
+
+    @invariant()
+    def snapshots_stay_as_they_were(self):
+        for frozen, expected in self.snapshots:
+            for each, domain in zip(frozen, ("event", "wall"), strict=True):
+                found = [(time, identity(key_of(token)), namespace) for time, token, namespace in timers_in(each)]
+                assert sorted(map(repr, found)) == expected[domain]
+
     @invariant()
     def one_timer_waits_if_any(self):
         assert self.clock.timer_count == 1 or not self.model["wall"]
@@ -234,3 +248,17 @@ def test_timers_that_are_moved_on_and_on_leave_nothing_behind(world):
     service.register_event_time_timer(None, 5)
     service.advance_watermark(2**62)
     assert fired.seen == [("event", 5, "a", None)]
+
+
+def test_a_snapshot_copies_no_timers(world):
+    keys, _, fired, service = world
+    for time in range(2_000):
+        for key in range(3):
+            keys.set_key(key)
+            service.register_event_time_timer(None, time)
+    before = sys.getallocatedblocks()
+    frozen = service.freeze()
+    assert sys.getallocatedblocks() - before < 100
+    service.advance_watermark(2**62)
+    assert len(fired.seen) == 6_000 and len(service) == 0
+    assert sum(1 for _ in timers_in(frozen[0])) == 6_000
