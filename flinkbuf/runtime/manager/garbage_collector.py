@@ -7,8 +7,9 @@ import gc
 from collections.abc import Iterator
 from typing import Final
 
-# Of the young, the middle and the old generation.
-THRESHOLDS: Final = (50_000, 20, 100)
+# Of the young, the middle and the old generation. Where state grows all of it is new, and a look at the middle one goes
+# through what came since the last: 300,000 objects take 20 ms, in which no record moves.
+THRESHOLDS: Final = (50_000, 4, 500)
 
 
 @contextlib.contextmanager

@@ -37,3 +37,20 @@ def test_the_processes_of_a_job_are_ours_and_the_program_is_not(target, is_ours)
     env = StreamExecutionEnvironment.get_execution_environment(configuration)
     with env.from_collection([1]).map(lambda _: gc.get_threshold()).execute_and_collect() as found:
         assert [tuple(each) == THRESHOLDS for each in found] == [is_ours]
+
+
+def test_a_look_at_state_that_grows_is_short():
+    looks = []
+
+    def look(phase, info):
+        if phase == "start" and info["generation"]:
+            looks.append(info["generation"])
+
+    with rare_collections():
+        gc.collect()
+        gc.callbacks.append(look)
+        try:
+            state = {key: [key] for key in range(700_000)}
+        finally:
+            gc.callbacks.remove(look)
+    assert len(state) == 700_000 and looks == [1, 1]
