@@ -60,14 +60,14 @@ PERSON, AUCTION, BID = row_type(Person), row_type(Auction), row_type(Bid)
 
 def persons(events):
     """Return the persons among all events."""
-    return events.filter(lambda event: isinstance(event, Person)).name("persons")
+    return events.filter(lambda event: type(event) is Person).name("persons")
 
 
 def auctions(events):
     """Return the auctions among all events."""
-    return events.filter(lambda event: isinstance(event, Auction)).name("auctions")
+    return events.filter(lambda event: type(event) is Auction).name("auctions")
 
 
 def bids(events):
     """Return the bids among all events."""
-    return events.filter(lambda event: isinstance(event, Bid)).name("bids")
+    return events.filter(lambda event: type(event) is Bid).name("bids")
