@@ -9,6 +9,7 @@ cdef class Pane:
     cdef int64_t last           # the last millisecond of the window
     cdef int64_t cleanup        # when nothing of it is needed any more; the largest number: never
     cdef object last_as_object, cleanup_as_object
+    cdef Pane earlier           # the one that begins a slide before it; None: not looked for yet
 
 
 cdef class AlignedWindowOperator(IncrementalWindowOperator):
@@ -19,6 +20,9 @@ cdef class AlignedWindowOperator(IncrementalWindowOperator):
     cdef Pane recent
 
     cdef Pane pane_at(self, int64_t start)
+    cdef Pane pane_before(self, Pane pane, int64_t start)
+    cdef Pane found_pane(self, int64_t start)
+    cdef int forget_pane(self, int64_t start) except -1
     cdef int64_t time_of(self, object value, int64_t timestamp) except? -1
     cdef int add_to_pane(self, Pane pane, object value, int64_t watermark) except -1
     cdef int set_timers(self, Pane pane, int64_t watermark) except -1

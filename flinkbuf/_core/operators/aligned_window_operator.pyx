@@ -38,7 +38,7 @@ cdef class AlignedWindowOperator(IncrementalWindowOperator):
     cpdef process_element(self, object value, int64_t timestamp):
         cdef int64_t start, time, watermark = INT64_MIN
         cdef bint is_skipped = True
-        cdef Pane pane
+        cdef Pane pane = None
         self.take_key(value)
         time = self.time_of(value, timestamp)
         if self.is_event_time:
@@ -46,7 +46,7 @@ cdef class AlignedWindowOperator(IncrementalWindowOperator):
         start = (time - self.offset_ms) % self.slide_ms
         start = time - (start if start >= 0 else start + self.slide_ms)
         while start > time - self.size_ms:
-            pane = self.pane_at(start)
+            pane = self.pane_at(start) if pane is None else self.pane_before(pane, start)
             if pane.cleanup > watermark or not self.is_event_time:
                 is_skipped = False
                 self.add_to_pane(pane, value, watermark)
@@ -65,21 +65,37 @@ cdef class AlignedWindowOperator(IncrementalWindowOperator):
         return timestamp
 
     cdef Pane pane_at(self, int64_t start):
-        cdef Pane pane = self.recent
-        if pane is not None and pane.window.start == start:
-            return pane
-        pane = self.panes.get(start)
+        """The latest one of a record, which is mostly that of the record before, too."""
+        if self.recent is None or self.recent.window.start != start:
+            self.recent = self.found_pane(start)
+        return self.recent
+
+    cdef Pane pane_before(self, Pane pane, int64_t start):
+        """The next one of a sliding record; panes know it, so that only the first record looks for it."""
+        if pane.earlier is None:
+            pane.earlier = self.found_pane(start)
+        return pane.earlier
+
+    cdef Pane found_pane(self, int64_t start):
+        cdef Pane pane = self.panes.get(start)
         if pane is None:
             if len(self.panes) >= MANY_PANES:
-                self.panes.clear()
+                for start_of_other in list(self.panes):
+                    self.forget_pane(start_of_other)
             pane = Pane.__new__(Pane)
             pane.window = time_window(start, start + self.size_ms)
             pane.last = pane.window.end - 1
             pane.cleanup = self.cleanup_time(pane.window)
             pane.last_as_object, pane.cleanup_as_object = pane.last, pane.cleanup
             self.panes[start] = pane
-        self.recent = pane
         return pane
+
+    cdef int forget_pane(self, int64_t start) except -1:
+        """Panes that are forgotten hold no others, or each would hold all before it."""
+        cdef Pane pane = self.panes.pop(start, None)
+        if pane is not None:
+            pane.earlier = None
+        return 0
 
     cdef int add_to_pane(self, Pane pane, object value, int64_t watermark) except -1:
         cdef StateTable table = self.contents.table
@@ -128,7 +144,7 @@ cdef class AlignedWindowOperator(IncrementalWindowOperator):
             self.contents.table.set_namespace(window)
             self.contents.table.remove(self.key_context.token)
             self.call_clear(window)
-            self.panes.pop(window.start, None)
+            self.forget_pane(window.start)
         return 0
 
     cdef int fire(self, TimeWindow window, bint is_over) except -1:

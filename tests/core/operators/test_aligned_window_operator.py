@@ -1,5 +1,7 @@
 """The fast way through aligned windows gives what the general one gives, and each goes on from the other's state."""
 
+import gc
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -150,6 +152,21 @@ def test_timestamps_at_the_ends_of_time_are_refused(timestamp):
         pytest.raises(OverflowError, match=f"timestamp {timestamp} does not fit into 64 bits"),
     ):
         harness.process_element(("a", 1), timestamp)
+
+
+def test_windows_that_are_over_are_not_held():
+    """Each window of a sliding operator finds the one before it; there are many in a stream without an end."""
+    before = count_objects("Pane")
+    with OperatorHarness(factory(SlidingEventTimeWindows(20, 5, 0))()) as harness:
+        for number in range(1_000):
+            harness.process_element(("a", number), 5 * number)
+            harness.process_watermark(5 * number)
+        assert 0 < count_objects("Pane") - before < 20
+
+
+def count_objects(class_name):
+    gc.collect()
+    return sum(type(each).__name__ == class_name for each in gc.get_objects())
 
 
 def test_many_windows_at_once():
