@@ -57,6 +57,21 @@ def slowly(shared, seconds):
     return give
 
 
+def slow_batches(shared, seconds):
+    """The same for batches: each is cut into pieces of 100 rows."""
+
+    def give(batches):
+        from pyspark import TaskContext
+
+        for batch in batches:
+            for begin in range(0, batch.num_rows, 100):
+                Path(shared, f"works-{TaskContext.get().partitionId()}").touch()
+                time.sleep(seconds * 100 / batch.num_rows)
+                yield batch.slice(begin, 100)
+
+    return give
+
+
 def gathered(records):
     found = {}
     for number, name in records:
@@ -86,8 +101,11 @@ def exchange_rdd(driver, mode, parts=6, seconds=0):
     return checked(moved.mapPartitions(gathered).collect())
 
 
-def exchange_frame(driver, mode, parts=6):
+def exchange_frame(driver, mode, parts=6, seconds=0):
+    """The same of a DataFrame."""
     frame = driver.session.range(0, ROWS, 1, parts).selectExpr("id as n", f"concat('name ', id % {KEYS}) as name")
+    if seconds:
+        frame = frame.mapInArrow(slow_batches(driver.settings["shared"], seconds), frame.schema)
     moved = fb.exchange(frame, "name", num_partitions=parts, mode=mode, config=driver.config)
     return checked(moved.rdd.mapPartitions(gathered).collect())
 
