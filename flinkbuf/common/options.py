@@ -298,7 +298,7 @@ CHANGELOG = Option("state.changelog.enabled", boolean_of, None)  # without effec
 STATE_BACKEND = Option("state.backend.type", named_by(STATE_BACKENDS), "hashmap", ("state.backend",))
 ROCKSDB_DIRECTORIES = Option("state.backend.rocksdb.localdir", str, None)  # these three the backend reads itself
 ROCKSDB_CACHE_ENTRIES = Option("state.backend.rocksdb.cache.entries", positive_of, 10_000)
-ROCKSDB_CACHE_SIZE = Option("state.backend.rocksdb.cache.size", parse_size, 64 << 20)
+ROCKSDB_CACHE_SIZE = Option("state.backend.rocksdb.cache.size", parse_size, 32 << 20)
 
 RECOVERY_PATH = Option("execution.state-recovery.path", str, None, ("execution.savepoint.path",))
 RECOVERY_IGNORES_UNCLAIMED = Option(

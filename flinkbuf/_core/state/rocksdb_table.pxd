@@ -19,6 +19,7 @@ cdef class CachedValue:
 cdef class RocksDbTable(StateTable):
     cdef object store
     cdef EntryCache cache       # of the store
+    cdef object read_written    # what the database itself has at a place
     cdef int state_id
     cdef KeyedState state
     cdef KeyContext keys

@@ -91,7 +91,7 @@ cdef class RocksDbTable(StateTable):
         self.capacity = max(16, capacity // 2)
         self.is_plain = False
         self.output.record_number = self.at.record_number = -1
-        self.cache = store.cache
+        self.cache, self.read_written = store.cache, store.read_written
         self.holds_atoms = not has_stamps and not state.table.is_shallow
         self.holds_fixed = state.holds_fixed
         self.is_read_in_place = self.holds_atoms and self.codec.kind in READ_IN_PLACE
@@ -202,20 +202,27 @@ cdef class RocksDbTable(StateTable):
         """The value of a key in the namespace, which is not held; it is afterwards, if it can change."""
         cdef CachedValue found
         cdef cache_entry* entry
-        cdef object data
+        cdef bytes at, data
+        cdef bint is_in_place
         self.locate(token)
+        is_in_place = self.is_read_in_place and self.tells_name and self.tells_keys
         entry = self.cache.find(self.at.start, fb_data_output_size(&self.at))
-        if entry is NULL:
-            data = self.store.fetch(PyBytes_FromStringAndSize(<char*>self.at.start, fb_data_output_size(&self.at)))
+        if entry is not NULL and entry.data_size == ABSENT:
+            return None
+        if entry is not NULL and is_in_place:
+            return self.decoded_in_place(data_of(entry), entry.data_size)
+        at = PyBytes_FromStringAndSize(<char*>self.at.start, fb_data_output_size(&self.at))
+        if entry is not NULL:
+            data = PyBytes_FromStringAndSize(<char*>data_of(entry), entry.data_size)
+        else:
+            data = self.read_written(at)
             if data is None:
                 return None
-        elif entry.data_size == ABSENT:
-            return None
-        elif self.is_read_in_place and self.tells_name and self.tells_keys:
-            return self.decoded_in_place(data_of(entry), entry.data_size)
-        else:
-            data = PyBytes_FromStringAndSize(<char*>data_of(entry), entry.data_size)
-        at = PyBytes_FromStringAndSize(<char*>self.at.start, fb_data_output_size(&self.at))
+            self.cache.keep(at, data)
+            if self.cache.full():
+                self.store.make_room()
+            if is_in_place:
+                return self.decoded_in_place(<const uint8_t*>PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
         value = self.decoded(parts_of(at, data, self.key_codec)[2])
         if self.holds_atoms and (self.holds_fixed or fb_own_value_is_atom(<PyObject*>value)):
             return value

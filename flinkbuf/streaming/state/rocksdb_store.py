@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,13 +13,15 @@ from flinkbuf._core.state.entry_cache import EntryCache
 if TYPE_CHECKING:
     from types import ModuleType
 
-CACHE_SIZE = 64 << 20  # bytes of entries in front of a database
+CACHE_SIZE = 32 << 20  # bytes of entries in front of a database
 RUNS = (
     6  # files that lie over each other before they are merged: more cost reads, fewer cost processor time and uploads
 )
+FILE_SIZE = 16 << 20  # of files that are merged; while one is made, its filter takes memory
 BLOCK_SIZE = 1024  # bytes that a read restores and looks through
-WRITE_BUFFER_SIZE = 1 << 20  # of the database itself, which takes deleted ranges only
+WRITE_BUFFER_SIZE = 4 << 20  # of the database itself, which takes a few changes at a time only
 _MAX_LEVEL_0 = 64  # files at which the database would make its writer wait
+_FEW_CHANGES = 1000  # take less time as single writes than a file, which waits for the disk
 _UNKNOWN: Any = object()
 
 
@@ -74,20 +76,18 @@ class RocksDbStore:
         self._db = package.Rdict(str(directory), self._options, **arguments)
         self._db.set_write_options(self._unlogged)
         self.cache = EntryCache(cache_size)
+        self.read_written: Callable[[bytes], bytes | None] = self._db.get  # what the database itself has at a place
         self._is_closed = False
 
     def get(self, place: bytes) -> bytes | None:
         """Return the bytes at a place; None: nothing."""
         found: bytes | None = self.cache.get(place, _UNKNOWN)
-        return self.fetch(place) if found is _UNKNOWN else found
-
-    def fetch(self, place: bytes) -> bytes | None:
-        """Return the bytes at a place of which the cache knows nothing; it does afterwards, if there are any."""
-        found: bytes | None = self._db.get(place)
-        if found is not None:
-            self.cache.keep(place, found)
-            if self.cache.is_full():
-                self.make_room()
+        if found is _UNKNOWN:
+            found = self.read_written(place)
+            if found is not None:
+                self.cache.keep(place, found)
+                if self.cache.is_full():
+                    self.make_room()
         return found
 
     def write(self, entries: Iterable[tuple[bytes, bytes | None]]) -> None:
@@ -104,9 +104,21 @@ class RocksDbStore:
         self.cache.next_generation()
 
     def flush(self) -> None:
-        """Put what was written into the database."""
-        if not self.cache.change_count:
-            return
+        """Put what was written into the database. After an error it is still to be put there."""
+        if self.cache.change_count > _FEW_CHANGES:
+            self._ingest()
+        elif self.cache.change_count:
+            batch = self._package.WriteBatch(raw_mode=True)
+            for place, data in self.cache.changes():
+                if data is None:
+                    batch.delete(place)
+                else:
+                    batch.put(place, data)
+            self._db.write(batch, self._unlogged)
+        self.cache.settle()
+
+    def _ingest(self) -> None:
+        """Have the database take the changes as a file in their order."""
         path = self._directory / "changes.new"  # no name of a database's own file
         file = self._package.SstFileWriter(self._options)
         try:
@@ -120,7 +132,6 @@ class RocksDbStore:
             self._db.ingest_external_file([str(path)], self._moved)
         finally:
             path.unlink(missing_ok=True)
-        self.cache.settle()
 
     def scan(self, begin: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
         """Yield the entries from `begin` to before `end`, in order; raises where they cannot be read."""
@@ -189,6 +200,7 @@ def _options(package: ModuleType) -> Any:
     options.set_allow_mmap_reads(True)
     options.set_compaction_style(package.DBCompactionStyle.universal())
     options.set_level_zero_file_num_compaction_trigger(RUNS)
+    options.set_target_file_size_base(FILE_SIZE)
     options.set_level_zero_slowdown_writes_trigger(_MAX_LEVEL_0)
     options.set_level_zero_stop_writes_trigger(_MAX_LEVEL_0)
     blocks = package.BlockBasedOptions()

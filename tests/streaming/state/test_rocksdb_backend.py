@@ -20,6 +20,7 @@ from flinkbuf.streaming.chain.operator_config import ExecutionSettings
 from flinkbuf.streaming.checkpoint.snapshot_reader import read_restore
 from flinkbuf.streaming.checkpoint.snapshot_writer import SnapshotCancelledError, write_snapshot
 from flinkbuf.streaming.checkpoint.task_snapshot import TaskStateSnapshot
+from flinkbuf.streaming.state import rocksdb_store
 from flinkbuf.streaming.state.key_groups import KeyGroups
 from flinkbuf.streaming.state.rocksdb_backend import (
     CACHE_BYTES,
@@ -382,7 +383,13 @@ PLACES = st.sampled_from([bytes(place) for place in ([], [0], [0, 0], [1] * 8, [
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=10, deadline=None)
 @given(data=st.data())
 def test_a_store_is_a_sorted_dict(tmp_path_factory, data):
-    directory = tmp_path_factory.mktemp("stores")
+    few = data.draw(st.sampled_from([0, 3, 1000]))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rocksdb_store, "_FEW_CHANGES", few)  # files, files and single writes, single writes
+        play_store(tmp_path_factory.mktemp("stores"), data)
+
+
+def play_store(directory, data):
     store, model = RocksDbStore(directory / "store", cache_size=1), {}
     for step in range(data.draw(st.integers(1, 12))):
         do = data.draw(st.sampled_from(["write", "write", "write", "scan", "range", "freeze", "flush"]))
@@ -410,6 +417,26 @@ def test_a_store_is_a_sorted_dict(tmp_path_factory, data):
         place = data.draw(PLACES)
         assert store.get(place) == model.get(place)
     assert list(store.scan(b"", b"\xff")) == sorted(model.items())
+    store.destroy()
+
+
+def test_changes_that_were_not_taken_as_a_file_are_there_and_taken_later(tmp_path):
+    store = RocksDbStore(tmp_path / "store")
+    model = {b"%05d" % number: b"%d" % number for number in range(3000)}
+    store.write(model.items())
+    obstacle = tmp_path / "store" / "changes.new"
+    obstacle.mkdir()
+    for _ in range(2):
+        with pytest.raises(OSError, match="changes.new"):
+            store.flush()
+    assert store.get(b"00007") == b"7"
+    obstacle.rmdir()
+    assert dict(store.scan(b"", b"9")) == model
+    assert not obstacle.exists()
+    store.freeze(tmp_path / "frozen")
+    frozen = RocksDbStore(tmp_path / "frozen", is_read_only=True)
+    assert frozen.get(b"02999") == b"2999"
+    frozen.close()
     store.destroy()
 
 
