@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from flinkbuf.control.control_client import ControlClient
 from flinkbuf.runtime.manager.garbage_collector import rare_collections
+from flinkbuf.runtime.manager.interpreter_turns import short_turns
 from flinkbuf.runtime.manager.job_bundle import JobBundle
 from flinkbuf.runtime.manager.running_task import RunningTask
 from flinkbuf.runtime.manager.shuffle import network_shuffle
@@ -77,7 +78,7 @@ def run_local_manager(order: ManagerOrder, bundle_bytes: bytes) -> None:
         shuffle=shuffle,
         make_task=RunningTask,
     )
-    with rare_collections():
+    with rare_collections(), short_turns():
         manager.run()
 
 

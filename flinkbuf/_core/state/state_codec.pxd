@@ -26,6 +26,7 @@ cdef class GroupWriter:
     cdef group_buffer* buffers      # one a key group
     cdef readonly Py_ssize_t count, size    # of groups; bytes in all buffers
     cdef int64_t slice_end          # when others are to run
+    cdef int64_t min_slice_ns       # in which they have asked for it
     cdef Py_ssize_t steps, looked_size  # entries since the last look at the clock; bytes that there were then
 
     cdef group_buffer* buffer_of(self, object key) except NULL

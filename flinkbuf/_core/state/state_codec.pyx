@@ -3,8 +3,10 @@
 A section is a sequence of entries, each behind a byte that says what it is: an entry of key and value, one with stamps,
 or a namespace for those that follow; a section begins in the default namespace. Values are written by the codecs of
 their types, straight out of the dict into one buffer a key group. The loops let other threads run every millisecond or
-so, so that a task whose state is being written is not held up. Flink: the key groups of HeapSnapshotStrategy.
+two, so that a task whose state is being written is not held up. Flink: the key groups of HeapSnapshotStrategy.
 """
+
+from sys import getswitchinterval
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.dict cimport PyDict_Next
@@ -31,8 +33,7 @@ from flinkbuf._core.state.state_table cimport StateTable
 from flinkbuf._core.value.type_codec cimport decode_value, encode_value
 
 cdef enum:
-    MIN_SLICE_NS = 1_000_000   # how long other threads wait, if they soon give the interpreter back
-    MAX_SLICE_NS = 10_000_000  # if they are busy: then they keep it for 5 ms each time
+    MAX_SLICE_NS = 10_000_000  # how long other threads wait at most
     CLOCK_STEPS = 64           # entries between two looks at the clock, or
     CLOCK_SIZE = 1 << 14       # bytes
     GIL_FREE_SIZE = 1 << 23    # fewer bytes are copied before the interpreter has changed hands
@@ -48,9 +49,13 @@ cdef int64_t now_ns() noexcept:
 
 
 cdef int breathe() except -1:
-    """Let another thread have the interpreter: who gives it up for no time at all gets it back before others wake."""
+    """Let another thread have the interpreter: who gives it up for no time at all gets it back before others wake.
+
+    On busy cores that is so after any time. Python waits for others to have had it only where one has asked for it, as
+    it does after the switch interval: slices are longer than that.
+    """
     with nogil:
-        usleep(1)
+        usleep(20)
     return 0
 
 
@@ -78,7 +83,8 @@ cdef class GroupWriter:
             raise MemoryError(f"no memory for the buffers of {self.count} key groups")
         for i in range(self.count):
             self.buffers[i].output.record_number = -1
-        self.slice_end = now_ns() + MIN_SLICE_NS
+        self.min_slice_ns = <int64_t>(1.25e9 * getswitchinterval())
+        self.slice_end = now_ns() + self.min_slice_ns
 
     def __dealloc__(self):
         cdef Py_ssize_t i
@@ -120,15 +126,15 @@ cdef class GroupWriter:
     cdef int rest(self) except -1:
         """Let others run if it is time; InterruptedError if nobody wants the bytes any more.
 
-        A task that waits for records is back at its next one within a millisecond. Others that are busy and keep the
-        interpreter for long are held up as long as they have held up the writer, so that it comes to its end.
+        A task that waits for records is back at its next one soon after the switch interval. Others that are busy and
+        keep the interpreter for long are held up as long as they have held up the writer, so that it comes to its end.
         """
         cdef int64_t begin = now_ns(), end
         self.steps, self.looked_size = 0, self.size
         if begin >= self.slice_end:
             breathe()
             end = now_ns()
-            self.slice_end = end + min(max(end - begin, MIN_SLICE_NS), MAX_SLICE_NS)
+            self.slice_end = end + max(min(end - begin, MAX_SLICE_NS), self.min_slice_ns)
             if self.is_cancelled():
                 raise InterruptedError("the snapshot was cancelled")
         return 0

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from flinkbuf.log import logger
 from flinkbuf.runtime.driver.job_files import ShippedFiles
 from flinkbuf.runtime.manager.garbage_collector import rare_collections
+from flinkbuf.runtime.manager.interpreter_turns import short_turns
 from flinkbuf.runtime.manager.job_bundle import JobBundle
 from flinkbuf.runtime.manager.running_task import RunningTask
 from flinkbuf.runtime.manager.shuffle import network_shuffle
@@ -129,7 +130,7 @@ class JobTask:
                 make_task=RunningTask,
                 target_io=SparkTaskIo(slot_input, output),
             )
-            with rare_collections():
+            with rare_collections(), short_turns():
                 reason = manager.run()
         logger.debug("task manager %s: %s", manager_id, reason)
         if output is not None:

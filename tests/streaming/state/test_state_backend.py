@@ -2,6 +2,8 @@
 
 import copy
 import itertools
+import sys
+import threading
 import time
 
 import pytest
@@ -339,13 +341,46 @@ def pauses_of(backend):
     return [after - before for before, after in itertools.pairwise(moments)]
 
 
-def test_a_snapshot_lets_others_run_every_millisecond():
+@pytest.fixture
+def short_switch_interval():
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(0.001)
+    yield
+    sys.setswitchinterval(before)
+
+
+def test_a_snapshot_lets_others_run_every_millisecond(short_switch_interval):
     backend = backend_of(key_type=Types.LONG())
     state = backend.get_state(DESCRIPTORS["typed"])
     for key in range(100_000):
         backend.key_context.set_key(key)
         state.update(key)
     assert min(pauses_of(backend), default=1) < 0.005
+
+
+def test_who_asks_for_the_interpreter_beside_a_snapshot_gets_it(short_switch_interval):
+    backend = backend_of(key_type=Types.LONG())
+    state = backend.get_state(DESCRIPTORS["typed"])
+    for key in range(200_000):
+        backend.key_context.set_key(key)
+        state.update(key)
+    steps, seen, is_over = 0, [], threading.Event()
+
+    def be_busy():
+        nonlocal steps
+        while not is_over.is_set():
+            steps += 1
+
+    def is_cancelled():
+        seen.append(steps)
+        return False
+
+    other = threading.Thread(target=be_busy)
+    other.start()
+    backend.snapshot().write(SnapshotTarget(SnapshotOutput(None, 0), is_cancelled=is_cancelled))
+    is_over.set()
+    other.join()
+    assert len(set(seen)) > len(seen) / 2
 
 
 def test_a_snapshot_of_few_but_large_values_lets_others_run_too():
