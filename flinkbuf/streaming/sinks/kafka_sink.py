@@ -9,18 +9,23 @@ the brokers before anything is read. Flink: KafkaSink, KafkaCommitter, GenericWr
 
 from __future__ import annotations
 
+import contextlib
+import time
 import uuid
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from flinkbuf.errors import FlinkbufError
 from flinkbuf.log import logger
+from flinkbuf.streaming.sinks.kafka_marks import CommittedNumbers
 from flinkbuf.streaming.sinks.sink import CommitRequest, Committer, Sink, SinkContext, SinkWriter, WriterContext
 from flinkbuf.streaming.sources.kafka_client import (
     REQUEST_TIMEOUT_S,
     KafkaTopicPartition,
     as_client,
+    ask,
     client_library,
     make_consumer,
     make_producer,
@@ -31,7 +36,10 @@ if TYPE_CHECKING:
 
 _SERVE_EVERY = 64  # records: so often the client library calls back
 _WAIT_S = 0.1
-_NAMES_KEPT = 64  # of transactions, in the text of a mark: brokers take 4,096 bytes
+_ABORT_S = 5.0
+_TOPIC_WAIT_S = 3.0  # brokers may be about to make it, as auto.create.topics.enable says
+_PAUSES_S = (0.0, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2)  # before a transaction is tried again; the last one from then on
+_DEFAULT_TRANSACTION_TIMEOUT_MS = 60_000  # librdkafka's
 
 KafkaRecord = tuple[str, bytes | None, bytes | None, int | None]  # topic, key, value, timestamp in milliseconds or None
 
@@ -52,7 +60,7 @@ class KafkaTransaction:
     """Records that are to be visible together: the committable of the sink."""
 
     transactional_id: str
-    unique: str
+    unique: str  # its writer and its number among those that the writer marks at the same place
     records: tuple[KafkaRecord, ...]
 
     def __str__(self) -> str:
@@ -128,6 +136,8 @@ class TransactionalWriter(SinkWriter):
         self._serialize = options.serialize
         self._transactional_id = f"{options.transactional_id_prefix}-{context.subtask_index}"
         self._records: list[KafkaRecord] = []
+        self._name = uuid.uuid4().hex[:16]
+        self._counts: Counter[str] = Counter()  # of transactions, by the topic that their mark is at
 
     def write(self, element: object, context: SinkContext) -> None:
         """Keep a record."""
@@ -140,7 +150,12 @@ class TransactionalWriter(SinkWriter):
     def prepare_commit(self) -> Sequence[KafkaTransaction]:
         """Return the records since the last call."""
         records, self._records = self._records, []
-        return [KafkaTransaction(self._transactional_id, uuid.uuid4().hex[:20], tuple(records))] if records else []
+        if not records:
+            return []
+        first_topic = records[0][0]
+        self._counts[first_topic] += 1
+        name = f"{self._name}.{self._counts[first_topic]}"
+        return [KafkaTransaction(self._transactional_id, name, tuple(records))]
 
 
 class KafkaCommitter(Committer):
@@ -164,6 +179,7 @@ class KafkaCommitter(Committer):
 
     def _commit_in_order(self, transactional_id: str, requests: list[CommitRequest]) -> None:
         library = client_library()
+        time.sleep(_PAUSES_S[min(requests[0].attempts, len(_PAUSES_S) - 1)])
         for number, request in enumerate(requests):
             try:
                 if transactional_id not in self._sessions:
@@ -173,14 +189,15 @@ class KafkaCommitter(Committer):
             except library.KafkaException as error:
                 self._drop(transactional_id)
                 if not _may_try_again(error.args[0]):
-                    raise
+                    raise FlinkbufError(f"{request.committable} cannot be committed: {error}") from error
                 logger.warning("%s is committed later: %s", request.committable, error)
                 for later in requests[number:]:
                     later.retry_later()
+                    later.error = error
                 return
 
     def _drop(self, transactional_id: str) -> None:
-        """Drop a session, to begin anew the next time; its open transaction is aborted then."""
+        """Drop a session, to begin anew the next time."""
         session = self._sessions.pop(transactional_id, None)
         if session is not None:
             session.close()
@@ -198,13 +215,20 @@ class _Session:
         self._producer = make_producer({**properties, "transactional.id": transactional_id})
         self._producer.init_transactions(REQUEST_TIMEOUT_S)  # shuts out who was it, and aborts what that one had begun
         self._consumer = make_consumer({**_shared(properties), "group.id": transactional_id})
-        self._committed: dict[KafkaTopicPartition, list[str]] = {}  # the last ones, by where their mark is
+        self._servers = properties.get("bootstrap.servers")
+        given_ms = properties.get("transaction.timeout.ms", _DEFAULT_TRANSACTION_TIMEOUT_MS)
+        self._timeout_s = int(str(given_ms)) / 1_000
+        self._topics: set[str] = set()  # that are known to be there
+        self._committed: dict[KafkaTopicPartition, CommittedNumbers] = {}  # by where their mark is
+        self._is_open = False  # a transaction was begun
 
     def commit(self, transaction: KafkaTransaction) -> bool:
         """Write and commit a transaction; False: that was done before."""
-        committed = self._committed_by(transaction.marker)
+        committed = self._committed_at(transaction.marker)
         if transaction.unique in committed:
             return False
+        for topic in {record[0] for record in transaction.records} - self._topics:
+            self._find(topic)
         errors: list[KafkaError] = []
 
         def delivered(error: KafkaError | None, message: Message) -> None:
@@ -212,26 +236,46 @@ class _Session:
                 errors.append(error)
 
         self._producer.begin_transaction()
+        self._is_open = True
         for record in transaction.records:
             produce(self._producer, record, delivered)
-        names = [*committed, transaction.unique][-_NAMES_KEPT:]
-        mark = as_client(transaction.marker, len(transaction.records), " ".join(names))
+        committed.add(transaction.unique)  # with the session it is forgotten if the transaction does not go through
+        mark = as_client(transaction.marker, len(transaction.records), str(committed))
         group = self._consumer.consumer_group_metadata()
         self._producer.send_offsets_to_transaction([mark], group, REQUEST_TIMEOUT_S)
-        self._producer.commit_transaction(REQUEST_TIMEOUT_S)
-        self._committed[transaction.marker] = names
+        self._producer.commit_transaction(self._timeout_s)
+        self._is_open = False
         if errors:
             raise FlinkbufError(f"{transaction} was committed without some of them: {errors[0]}")
         return True
 
-    def _committed_by(self, marker: KafkaTopicPartition) -> list[str]:
+    def _find(self, topic: str) -> None:
+        """Refuse a topic that is not there: in a transaction the client library would wait for it, half a minute."""
+        deadline = time.monotonic() + _TOPIC_WAIT_S
+        while True:
+            error = self._producer.list_topics(topic, timeout=REQUEST_TIMEOUT_S).topics[topic].error
+            if error is None or error.code() != client_library().KafkaError.UNKNOWN_TOPIC_OR_PART:
+                self._topics.add(topic)
+                return
+            if time.monotonic() > deadline:
+                raise FlinkbufError(
+                    f"the brokers at {self._servers} have no topic {topic!r}, which records are to be written to, and "
+                    "make none: create it; the records are in the checkpoint, and are written when the job goes on"
+                )
+            time.sleep(_WAIT_S)
+
+    def _committed_at(self, marker: KafkaTopicPartition) -> CommittedNumbers:
         if marker not in self._committed:
-            (mark,) = self._consumer.committed([as_client(marker)], timeout=REQUEST_TIMEOUT_S)
-            self._committed[marker] = (mark.metadata or "").split() if mark.offset >= 0 else []
+            (mark,) = ask(lambda: self._consumer.committed([as_client(marker)], timeout=REQUEST_TIMEOUT_S))
+            self._committed[marker] = CommittedNumbers.parse((mark.metadata or "") if mark.offset >= 0 else "")
         return self._committed[marker]
 
     def close(self) -> None:
+        """Abort what was begun: until then consumers of what is committed wait behind it, up to its timeout."""
         self._producer.purge()
+        if self._is_open:
+            with contextlib.suppress(client_library().KafkaException):
+                self._producer.abort_transaction(_ABORT_S)
         self._consumer.close()
 
 
@@ -249,8 +293,22 @@ def produce(producer: Producer, record: KafkaRecord, delivered: Callable[[KafkaE
 
 def _may_try_again(error: KafkaError) -> bool:
     codes = client_library().KafkaError
-    was_shut_out = error.code() in (codes._FENCED, codes.PRODUCER_FENCED, codes.INVALID_PRODUCER_EPOCH)
-    return was_shut_out or (not error.fatal() and (error.retriable() or error.txn_requires_abort()))
+    if error.code() in (codes._FENCED, codes.PRODUCER_FENCED, codes.INVALID_PRODUCER_EPOCH):
+        return True  # as who shuts the other out
+    if error.code() in (codes._TRANSPORT, codes._TIMED_OUT, codes.NOT_COORDINATOR, codes.COORDINATOR_LOAD_IN_PROGRESS):
+        return True
+    refused = (
+        codes.MSG_SIZE_TOO_LARGE,
+        codes.RECORD_LIST_TOO_LARGE,
+        codes.INVALID_RECORD,
+        codes.INVALID_TIMESTAMP,
+        codes.TOPIC_AUTHORIZATION_FAILED,
+        codes.GROUP_AUTHORIZATION_FAILED,
+        codes.CLUSTER_AUTHORIZATION_FAILED,
+        codes.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        codes.OFFSET_METADATA_TOO_LARGE,
+    )
+    return error.code() not in refused and not error.fatal() and (error.retriable() or error.txn_requires_abort())
 
 
 def _shared(properties: Mapping[str, object]) -> dict[str, object]:

@@ -191,6 +191,8 @@ class CommitRequest:
         Calls of commit() that it was given to before.
     is_restored : bool
         It comes out of a checkpoint: an earlier attempt of the job may have committed it.
+    error : BaseException, optional
+        Why it was not committed, if the committer says.
     """
 
     def __init__(self, committable: Any, is_restored: bool = False) -> None:

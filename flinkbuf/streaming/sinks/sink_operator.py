@@ -267,7 +267,9 @@ class SinkWriterOperator(SinkWriterOperatorBase):
         if request.state is CommitState.FAILED:
             logger.error("%s cannot be committed and is given up: %s", request.committable, request.error)
         elif request.state is CommitState.RETRY and request.attempts >= COMMIT_ATTEMPTS:
-            raise FlinkbufError(f"{request.committable} could not be committed in {COMMIT_ATTEMPTS} attempts")
+            reason = "" if request.error is None else f": {request.error}"
+            text = f"{request.committable} could not be committed in {COMMIT_ATTEMPTS} attempts{reason}"
+            raise FlinkbufError(text) from request.error
 
     def close(self) -> None:
         """Close both, the committer also if the writer's close fails."""

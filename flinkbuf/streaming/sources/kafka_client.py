@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -12,6 +13,9 @@ if TYPE_CHECKING:
     from confluent_kafka import Consumer, Producer, TopicPartition
 
 REQUEST_TIMEOUT_S = 30.0  # for an answer of the brokers
+_PAUSE_S = 0.1
+
+Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True, order=True)
@@ -50,3 +54,24 @@ def client_properties(properties: Mapping[str, str], own: tuple[str, ...]) -> di
     """Return what goes to the client library: all but `own`, and but serializers, which are Java classes."""
     left_out = (*own, "key.serializer", "value.serializer", "key.deserializer", "value.deserializer")
     return {key: value for key, value in properties.items() if key not in left_out}
+
+
+def ask(question: Callable[[], Answer]) -> Answer:
+    """Return the answer to a question about a group, which is asked again while another broker takes the group over."""
+    codes = client_library().KafkaError
+    passing = (
+        codes.NOT_COORDINATOR,
+        codes.COORDINATOR_LOAD_IN_PROGRESS,
+        codes.COORDINATOR_NOT_AVAILABLE,
+        codes.UNSTABLE_OFFSET_COMMIT,
+        codes._WAIT_COORD,
+        codes._TRANSPORT,
+    )
+    deadline = time.monotonic() + REQUEST_TIMEOUT_S
+    while True:
+        try:
+            return question()
+        except client_library().KafkaException as error:
+            if error.args[0].code() not in passing or time.monotonic() > deadline:
+                raise
+        time.sleep(_PAUSE_S)

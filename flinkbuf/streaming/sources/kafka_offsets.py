@@ -7,7 +7,13 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from flinkbuf.streaming.sources.kafka_client import REQUEST_TIMEOUT_S, KafkaTopicPartition, as_client
+from flinkbuf.streaming.sources.kafka_client import (
+    REQUEST_TIMEOUT_S,
+    KafkaTopicPartition,
+    as_client,
+    ask,
+    client_library,
+)
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer
@@ -84,6 +90,9 @@ class KafkaOffsetsInitializer:
     def _by_time(self, consumer: Consumer, partitions: Sequence[KafkaTopicPartition]) -> dict[KafkaTopicPartition, int]:
         asked = [as_client(each, self.timestamp_ms) for each in partitions]
         found = consumer.offsets_for_times(asked, timeout=REQUEST_TIMEOUT_S)
+        for each in found:
+            if each.error is not None:
+                raise client_library().KafkaException(each.error)
         offsets = {KafkaTopicPartition(each.topic, each.partition): each.offset for each in found}
         return {each: offsets[each] if offsets[each] >= 0 else _edge(consumer, each, True) for each in partitions}
 
@@ -102,5 +111,9 @@ def _edge(consumer: Consumer, partition: KafkaTopicPartition, is_end: bool) -> i
 
 
 def _committed(consumer: Consumer, partitions: Sequence[KafkaTopicPartition]) -> dict[KafkaTopicPartition, int]:
-    found = consumer.committed([as_client(each) for each in partitions], timeout=REQUEST_TIMEOUT_S)
+    asked = [as_client(each) for each in partitions]
+    found = ask(lambda: consumer.committed(asked, timeout=REQUEST_TIMEOUT_S))
+    for each in found:
+        if each.error is not None:  # not the same as nothing committed
+            raise client_library().KafkaException(each.error)
     return {KafkaTopicPartition(each.topic, each.partition): each.offset for each in found if each.offset >= 0}

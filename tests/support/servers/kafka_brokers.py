@@ -1,6 +1,7 @@
 """Brokers of Kafka for tests: librdkafka's mock cluster, and a small model of transactions, which that one lacks."""
 
 from contextlib import contextmanager
+from types import SimpleNamespace
 
 import pytest
 
@@ -54,6 +55,9 @@ class ModelProducer:
     def init_transactions(self, timeout):
         self.broker.epochs[self.transactional_id] = self
 
+    def list_topics(self, topic, timeout):
+        return SimpleNamespace(topics={topic: SimpleNamespace(error=None)})
+
     def begin_transaction(self):
         self._check()
         self.records, self.marks = [], {}
@@ -74,6 +78,9 @@ class ModelProducer:
 
     def purge(self):
         pass
+
+    def abort_transaction(self, timeout):
+        self.records, self.marks = [], {}
 
 
 class ModelConsumer:

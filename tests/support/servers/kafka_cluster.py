@@ -14,6 +14,7 @@ import subprocess
 import tempfile
 import time
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -120,6 +121,7 @@ class KafkaCluster:
         self.ports = dict(zip(self.numbers, ports[:brokers], strict=True))
         self._controller_ports = dict(zip(self.numbers, ports[brokers:], strict=True))
         self._processes = {}
+        self._starter = ThreadPoolExecutor(1)  # a broker dies with the thread that has started it
         self.client = {"bootstrap.servers": self.address, **(client or {})}
         cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         for number in self.numbers:
@@ -163,15 +165,14 @@ class KafkaCluster:
     def start(self, *numbers):
         """Start brokers, all unless some are named, and wait until they answer."""
         for number in numbers or self.numbers:
-            with open(self._file(number, "log"), "a") as log:
-                self._processes[number] = subprocess.Popen(
-                    [*self._java(), "kafka.Kafka", str(self._file(number, "properties"))],
-                    stdout=log,
-                    stderr=log,
-                    preexec_fn=_die_with_parent,
-                )
+            self._processes[number] = self._starter.submit(self._begin, number).result()
         for number in numbers or self.numbers:
             self._wait_for(number)
+
+    def _begin(self, number):
+        command = [*self._java(), "kafka.Kafka", str(self._file(number, "properties"))]
+        with open(self._file(number, "log"), "a") as log:
+            return subprocess.Popen(command, stdout=log, stderr=log, preexec_fn=_die_with_parent)
 
     def _wait_for(self, number):
         deadline = time.monotonic() + 90
@@ -196,6 +197,7 @@ class KafkaCluster:
         """End all brokers that run."""
         for number in list(self._processes):
             self._end(number, signal.SIGKILL)
+        self._starter.shutdown()
 
     def _end(self, number, how):
         process = self._processes.pop(number)
