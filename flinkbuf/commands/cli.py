@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from flinkbuf._version import build_version
 from flinkbuf.commands import checkpoint as checkpoint_command
+from flinkbuf.commands import doctor as doctor_command
 from flinkbuf.commands import history as history_command
 from flinkbuf.commands import inspect as inspect_command
 from flinkbuf.commands import recover as recovery_command
@@ -34,6 +35,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     recovery_command.add_arguments(commands.add_parser("recover", help="go on with jobs whose programs are gone"))
     history_command.add_arguments(commands.add_parser("history", help="look at jobs that have ended, in a browser"))
     top_command.add_arguments(commands.add_parser("top", help="look at a running job, in this terminal"))
+    about_doctor = "what is wrong with this environment, before a job finds it out"
+    doctor_command.add_arguments(commands.add_parser("doctor", help=about_doctor))
     about_demo = "336,776 real flights, moved by fb.exchange and by partitionBy, analysed, timed and compared"
     flights.add_arguments(commands.add_parser("demo", help=about_demo, description=about_demo))
     options = parser.parse_args(arguments)
@@ -49,6 +52,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return history_command.main(options)
     if options.command == "top":
         return top_command.main(options)
+    if options.command == "doctor":
+        return doctor_command.main(options)
     if options.command == "demo":
         return flights.main(options)
     print(f"flinkbuf {build_version()}")
