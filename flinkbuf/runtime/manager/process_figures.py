@@ -1,4 +1,4 @@
-"""What this process takes of its machine: memory, processor time, threads. Flink: MetricUtils."""
+"""What this process takes of its machine: memory, processor time, threads, open files. Flink: MetricUtils."""
 
 from __future__ import annotations
 
@@ -53,6 +53,8 @@ class ProcessFigures:
             "machine_bytes": self._machine,
             "cpu_share": round(share, 3),
             "threads": threading.active_count(),
+            "open_files": open_files(),
+            "open_files_limit": None if (most := resource.getrlimit(resource.RLIMIT_NOFILE)[0]) < 0 else most,
         }
 
 
@@ -60,6 +62,14 @@ def resident_bytes() -> int | None:
     """Return how much memory of the machine this process holds; None where the system does not say."""
     with suppress(OSError, ValueError, IndexError), open("/proc/self/statm", "rb") as file:
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    return None
+
+
+def open_files() -> int | None:
+    """Return how many files and sockets this process has open; None where the system does not say."""
+    for directory in ("/proc/self/fd", "/dev/fd"):
+        with suppress(OSError):
+            return len(os.listdir(directory)) - 1  # one is the listing's own
     return None
 
 

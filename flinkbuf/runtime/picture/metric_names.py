@@ -65,6 +65,8 @@ _MANAGER_NUMBERS: Final = {
     "Status.Process.Memory.Limit": "memory_limit_bytes",
     "Status.Process.Memory.Machine": "machine_bytes",
     "Status.Process.Threads.Count": "threads",
+    "Status.Process.Files.Open": "open_files",
+    "Status.Process.Files.Limit": "open_files_limit",
     "Status.Flink.Memory.Managed.Total": "managed_memory_total",
     "Status.Flink.Memory.Managed.Used": "managed_memory_used",
     "Status.Shuffle.Netty.TotalMemory": "totalMemory",
