@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from flinkbuf._core.operators.stream_operator import NO_TIMESTAMP
+from flinkbuf.errors import FlinkbufError
 from flinkbuf.log import logger
 from flinkbuf.records.column_batch import ColumnBatch
 from flinkbuf.streaming.sources.input_status import InputStatus
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 
 _BATCH = 500  # messages that are taken from the client library at once
 _BATCHES_AHEAD = 2  # that wait for the task
+_TOPICS_EVERY_MS = 15_000  # so often it is asked whether topics are still there; one that is gone twice was deleted
 _POLL_S = 0.1  # the thread of a reader looks so often whether it is to end
 
 
@@ -151,12 +153,38 @@ class KafkaEnumerator(SplitEnumerator):
         self._is_first = known is None  # nothing was found yet: partitions begin where the options say
         self._known = set(known or ())
         self._pending = {split.partition: split for split in pending}
+        self._suspected: set[str] = set()  # topics that the last look did not find
         self._is_complete = False  # no partition is looked for any more
         self._consumer: Consumer | None = None
 
     def start(self) -> None:
-        """Look for partitions on another thread."""
+        """Look for partitions on another thread, and whether their topics are still there."""
         self._context.call_async(self._discover, self._found, 0, self._options.discovery_interval_ms)
+        self._context.call_async(self._missing, self._hear_of_missing, _TOPICS_EVERY_MS, _TOPICS_EVERY_MS)
+
+    def _missing(self) -> list[str]:
+        """Return the topics of known partitions that the brokers do not have; on the thread of periodic work.
+
+        A reader is not told: the client library waits for a deleted topic to come back, without end.
+        """
+        names = {each.topic for each in self._known}
+        if self._consumer is None or not names:
+            return []
+        topics = self._consumer.list_topics(timeout=REQUEST_TIMEOUT_S).topics
+        return sorted(name for name in names if name not in topics)
+
+    def _hear_of_missing(self, names: list[str] | None, error: BaseException | None) -> None:
+        if error is not None:
+            logger.warning("whether topics of Kafka are still there could not be found out: %s", error)
+            return
+        again = sorted(self._suspected & set(names or ()))  # one look may be at a broker that has not heard of it yet
+        self._suspected = set(names or ())
+        if again:
+            raise FlinkbufError(
+                f"topic {again[0]!r} of Kafka, which the job reads, was deleted: the brokers at "
+                f"{self._options.properties.get('bootstrap.servers')} do not have it. Messages that were not read are "
+                "lost. Begin the job anew without the topic; one that goes on from a checkpoint expects it"
+            )
 
     def _discover(self) -> list[KafkaPartitionSplit]:
         """Ask the brokers; on the thread of periodic work."""
@@ -324,9 +352,23 @@ class KafkaReader(SourceReader):
             if error.retriable():
                 logger.warning("Kafka: %s", error)
                 return
-            raise library.KafkaException(error)
+            raise self._told(message, split) from library.KafkaException(error)
         if split is not None and split.stop is not None and message.offset() >= split.stop:
             self._end(split, output)  # what is before the end are marks of transactions
+
+    def _told(self, message: Any, split: KafkaPartitionSplit | None) -> FlinkbufError:
+        """Say where an error of the brokers was, and what to do where that is known."""
+        error = message.error()
+        place = f"partition {message.partition()} of topic {message.topic()!r}"
+        if error.code() != client_library().KafkaError._AUTO_OFFSET_RESET:
+            return FlinkbufError(f"{place} of Kafka cannot be read: {error}")
+        offset = "the offset" if split is None else f"offset {split.start}"
+        return FlinkbufError(
+            f"{place} of Kafka cannot be read on: the brokers do not have {offset}, where the job goes on. They have "
+            "dropped what was there, as the topic's retention says, or the topic was made anew. "
+            'set_property("auto.offset.reset", "earliest") goes on at the first message that is there, "latest" behind '
+            f"the last; what was between is lost to the job. The brokers said: {error}"
+        )
 
     def _advance(self, split: KafkaPartitionSplit, position: int, output: ReaderOutput) -> None:
         if split.stop is not None and position >= split.stop:

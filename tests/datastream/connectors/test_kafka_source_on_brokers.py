@@ -23,6 +23,7 @@ from flinkbuf.datastream.connectors.kafka import (  # noqa: E402
     KafkaTopicPartition,
 )
 from flinkbuf.datastream.window import TumblingEventTimeWindows  # noqa: E402
+from flinkbuf.errors import FlinkbufError  # noqa: E402
 
 pytestmark = pytest.mark.hosts
 
@@ -242,6 +243,41 @@ def test_more_subtasks_than_partitions_and_another_number_after_each_checkpoint(
     assert sorted(done) == sorted(texts(60))
     for partition in range(3):  # in order, whoever read them
         assert [each for each in done if int(each.split()[1]) % 3 == partition] == texts(60)[partition::3]
+
+
+def test_a_topic_that_is_deleted_while_it_is_read_ends_the_job_with_its_name(kafka):
+    kafka.create_topic("deleted", 2)
+    kafka.write("deleted", texts(4), 2)
+    attempt = Attempt(source_of(kafka.address, "deleted").build(), 2).emit(4)
+    kafka.delete_topic("deleted")
+
+    def is_told():
+        attempt.time.now += 1_000
+        return attempt.failures
+
+    wait_until(is_told, 30, 0.02)
+    attempt.close()
+    with pytest.raises(
+        FlinkbufError, match="topic 'deleted' of Kafka, which the job reads, was deleted: the brokers at"
+    ):
+        raise attempt.failures[0]
+
+
+def test_an_offset_that_retention_has_dropped_is_told_with_what_to_do(kafka):
+    kafka.create_topic("dropped")
+    kafka.write("dropped", texts(5))
+    first = Attempt(to_the_end(kafka, "dropped"), 1).emit(1)
+    checkpoint = first.checkpoint()
+    first.close()
+    kafka.delete_records("dropped", 0, 3)
+    attempt = Attempt(to_the_end(kafka, "dropped"), 1, checkpoint)
+    words = r"partition 0 of topic 'dropped' .* do not have offset 1, .*\"auto.offset.reset\", \"earliest\""
+    with pytest.raises(FlinkbufError, match=words):
+        attempt.emit()
+    attempt.close()
+    again = Attempt(to_the_end(kafka, "dropped", auto_offset_reset="earliest"), 1, checkpoint).emit()
+    again.close()
+    assert again.values == texts(2, 3)
 
 
 def test_a_broker_that_comes_back_is_read_on(kafka):
