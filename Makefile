@@ -35,7 +35,7 @@ help:
 	@echo 'make test          the tests: Python, doctests, Spark, and the C tests under sanitizers'
 	@echo 'make test-long     the tests that take long: executors that die, clusters of Spark, campaigns in their short form'
 	@echo 'make test-hosts    several hosts made of this machine, by root: a cluster of Spark on them, slow, lossy and cut networks;'
-	@echo '                   and real brokers of Kafka, which Maven fetches (0.05 GB); KAFKA_KILLS=1000 for a campaign of an hour and more'
+	@echo '                   and real brokers of Kafka, which Maven fetches (0.05 GB)'
 	@echo 'make test-simulation  whole jobs under virtual time, from SIMULATION_RUNS=2000 seeds; make replay SEED=7 tells one (OF=checkpoints, OF=batch)'
 	@echo 'make test-matrix  generated programs in all ways against their models, for HOURS=1 (TARGETS=embedded,local,spark)'
 	@echo 'make test-mutants  the share of SAMPLE=100 small changes to what decides that tests or simulation catch, about 10 s each'
@@ -91,10 +91,9 @@ test-long: $(VENV)/.test java
 
 # Hosts are namespaces; what this machine cannot have is left out with a sentence. HOSTS="tests/hosts -k network" for some.
 HOSTS ?= tests
-KAFKA_KILLS ?= 5
 
 test-hosts: $(VENV)/.test java
-	KAFKA_KILLS=$(KAFKA_KILLS) $(BIN)/python -m pytest -m hosts -q --durations=15 $(HOSTS)
+	$(BIN)/python -m pytest -m hosts -q --durations=15 $(HOSTS)
 
 test-c: $(VENV)/.test
 	@for sanitizer in address,undefined thread; do \
