@@ -45,8 +45,9 @@ def expected():
 class FailsOnce(MapFunction):
     """Passes events on; raises behind so many of them, when there is a checkpoint, once in the whole job."""
 
-    def __init__(self, directory, behind):
+    def __init__(self, directory, behind, pause_s=0.02):
         self.failed, self.checkpoints, self.behind = directory / "failed", directory / "checkpoints", behind
+        self.pause_s = pause_s
 
     def open(self, runtime_context):
         self.count = 0
@@ -59,7 +60,7 @@ class FailsOnce(MapFunction):
             # All subtasks wait: one that is at its end may keep the others from having checkpoints. Barriers come
             # between events, so each waits a little. Of checkpoints that are being deleted nothing is said.
             if not any("_metadata" in names for _, _, names in os.walk(self.checkpoints)):
-                time.sleep(0.02)
+                time.sleep(self.pause_s)
             elif self.fails:
                 self.failed.touch(exist_ok=False)
                 raise ConnectionError("once, on purpose")
@@ -135,7 +136,9 @@ def test_all_column_queries_give_what_their_oracles_say(expected, tmp_path, targ
     env = failing_environment(target, parallelism, "hashmap", fails and tmp_path)
     blocks = blocks_of(env, EVENTS, rate=RATES["many windows"], block=BLOCK)
     if fails:
-        blocks = blocks.map(FailsOnce(tmp_path, behind=4))
+        blocks = blocks.map(
+            FailsOnce(tmp_path, behind=4, pause_s=0.5)
+        )  # there are few blocks, and a checkpoint may take long
     check_columns(env, blocks, expected(parallelism, RATES["many windows"]))
     assert (tmp_path / "failed").exists() is fails
 
