@@ -296,8 +296,10 @@ class KafkaSink(KafkaTopicSink, SupportsPreprocessing):
     (``isolation.level=read_committed``). Each subtask is a transactional id ``<prefix>-<subtask>``, and commits an
     offset of a group of that name with each transaction, which tells after a failure whether it went through; a job
     that is begun again later than the brokers keep offsets (``offsets.retention.minutes``, a week) may write its last
-    transaction twice. ``AT_LEAST_ONCE``: each checkpoint waits until the brokers have everything. ``NONE``, the
-    default: records that are on their way are lost with the process.
+    transaction twice. Brokers that are away while a transaction is committed may not settle its mark when they are
+    back: the commit is tried ten times, then the job fails, and goes on from its checkpoint. ``AT_LEAST_ONCE``: each
+    checkpoint waits until the brokers have everything. ``NONE``, the default: records that are on their way are lost
+    with the process.
 
     References
     ----------

@@ -10,6 +10,7 @@ the brokers before anything is read. Flink: KafkaSink, KafkaCommitter, GenericWr
 from __future__ import annotations
 
 import contextlib
+import threading
 import time
 import uuid
 from collections import Counter
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
 _SERVE_EVERY = 64  # records: so often the client library calls back
 _WAIT_S = 0.1
 _ABORT_S = 5.0
+_MARK_TIMEOUT_S = REQUEST_TIMEOUT_S
+_GRACE_S = 2.0  # in which the client library may say by itself that time is over
 _TOPIC_WAIT_S = 3.0  # brokers may be about to make it, as auto.create.topics.enable says
 _PAUSES_S = (0.0, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2)  # before a transaction is tried again; the last one from then on
 _DEFAULT_TRANSACTION_TIMEOUT_MS = 60_000  # librdkafka's
@@ -221,6 +224,7 @@ class _Session:
         self._topics: set[str] = set()  # that are known to be there
         self._committed: dict[KafkaTopicPartition, CommittedNumbers] = {}  # by where their mark is
         self._is_open = False  # a transaction was begun
+        self._is_waiting = False  # for a mark to be taken
 
     def commit(self, transaction: KafkaTransaction) -> bool:
         """Write and commit a transaction; False: that was done before."""
@@ -242,7 +246,9 @@ class _Session:
         committed.add(transaction.unique)  # with the session it is forgotten if the transaction does not go through
         mark = as_client(transaction.marker, len(transaction.records), str(committed))
         group = self._consumer.consumer_group_metadata()
-        self._producer.send_offsets_to_transaction([mark], group, REQUEST_TIMEOUT_S)
+        self._is_waiting = True
+        _within(_MARK_TIMEOUT_S, lambda: self._producer.send_offsets_to_transaction([mark], group, _MARK_TIMEOUT_S))
+        self._is_waiting = False
         self._producer.commit_transaction(self._timeout_s)
         self._is_open = False
         if errors:
@@ -271,12 +277,46 @@ class _Session:
         return self._committed[marker]
 
     def close(self) -> None:
-        """Abort what was begun: until then consumers of what is committed wait behind it, up to its timeout."""
+        """Abort what was begun: until then consumers of what is committed wait behind it, up to its timeout.
+
+        But not while a mark may still arrive: behind the abort it would belong to no transaction, and never be settled.
+        The next session with the transactional id ends the transaction, and shuts the mark out.
+        """
         self._producer.purge()
-        if self._is_open:
+        if self._is_open and not self._is_waiting:
             with contextlib.suppress(client_library().KafkaException):
                 self._producer.abort_transaction(_ABORT_S)
         self._consumer.close()
+
+
+def _within(seconds: float, call: Callable[[], object]) -> None:
+    """Do what the client library may wait for without end, whatever it is told: a coordinator that is not there.
+
+    https://github.com/confluentinc/librdkafka/issues/5456. What came too late is left to its thread: it belongs to a
+    session that the next one with its transactional id shuts out.
+
+    Raises
+    ------
+    KafkaException
+        What the call raised, or that it took too long.
+    """
+    library = client_library()
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            call()
+        except BaseException as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=run, name="flinkbuf-kafka-offsets", daemon=True)
+    thread.start()
+    thread.join(seconds + _GRACE_S)
+    if thread.is_alive():
+        reason = f"the coordinator of a group took no offset within {seconds:g} s"
+        raise library.KafkaException(library.KafkaError(library.KafkaError._TIMED_OUT, reason))
+    if errors:
+        raise errors[0]
 
 
 def produce(producer: Producer, record: KafkaRecord, delivered: Callable[[KafkaError | None, Message], None]) -> None:

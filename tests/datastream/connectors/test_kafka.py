@@ -1,6 +1,7 @@
 """Topics of Kafka: read from offsets that are in the checkpoint, written in transactions or not."""
 
 import pickle
+import threading
 import time
 
 import cloudpickle
@@ -9,6 +10,7 @@ import pytest
 library = pytest.importorskip("confluent_kafka", reason="confluent-kafka is not installed")
 
 from support.servers.kafka_brokers import Failure, ModelBroker, ModelProducer, mock_cluster  # noqa: E402
+from support.waiting import wait_until  # noqa: E402
 from support.worlds.failing_sinks import play, stored  # noqa: E402
 from support.worlds.source_attempt import SourceAttempt  # noqa: E402
 
@@ -450,3 +452,18 @@ def test_a_transaction_that_lost_records_says_so(model, monkeypatch):
     sink.snapshot(1)
     with pytest.raises(FlinkbufError, match="without some of them: the broker is full"):
         sink.operator.notify_checkpoint_complete(1)
+
+
+def test_what_the_client_library_waits_for_without_end_is_left(monkeypatch):
+    monkeypatch.setattr(kafka_sink, "_GRACE_S", 0.01)
+    comes = threading.Event()
+    with pytest.raises(library.KafkaException, match="the coordinator of a group took no offset within 0.01 s") as told:
+        kafka_sink._within(0.01, lambda: comes.wait(60))
+    assert told.value.args[0].code() == library.KafkaError._TIMED_OUT
+    comes.set()
+    wait_until(lambda: not [each for each in threading.enumerate() if each.name == "flinkbuf-kafka-offsets"])
+    with pytest.raises(LookupError, match="it is that"):
+        kafka_sink._within(30, lambda: {}["it is that"])
+    done = []
+    kafka_sink._within(30, lambda: done.append(1))
+    assert done == [1]
