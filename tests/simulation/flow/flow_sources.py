@@ -140,6 +140,7 @@ class FlowCoordinators:
         self._host = CoordinatorHost(graph, "job", None, self._send, self._failed)  # type: ignore[arg-type]
         self._works = self._host._works = Works(world)  # type: ignore[assignment]
         self._manager_of: dict[AttemptId, str] = {}
+        self._told_ms = 0  # when the last state that was taken is told
         if world.initial is None:
             for source in self._host._sources.values():
                 source.start(None, self._host._store)  # type: ignore[arg-type]
@@ -185,7 +186,10 @@ class FlowCoordinators:
             delay_ms = 0 if self.world.is_healed else self.world.between(self.world.flow.coordinator_ms)
             self._works.hold_up(delay_ms)
             failure = None if failure is None else self.world.happened(failure)
-            self.world.agenda.after(delay_ms, self.world.tell, CoordinatorsSnapshotted(checkpoint_id, states, failure))
+            # One thread tells them, so that no answer overtakes the one before it.
+            self._told_ms = max(self._told_ms, self.world.now_ms + delay_ms)
+            answer = CoordinatorsSnapshotted(checkpoint_id, states, failure)
+            self.world.agenda.at(self._told_ms, self.world.tell, answer)
 
         self._works.hold_up(0 if self.world.is_healed else self.world.between(self.world.flow.coordinator_ms))
         self._host.snapshot(checkpoint_id, taken)
