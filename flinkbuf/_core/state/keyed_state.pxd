@@ -31,7 +31,6 @@ cdef class KeyedState:
     cdef bint holds_fixed       # nothing of its values can change
     cdef bint owns_given        # what `add` is given has no other holder
 
-
     cpdef split(self, stored)
     cpdef join(self, value, stamps)
 
