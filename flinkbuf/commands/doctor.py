@@ -19,6 +19,7 @@ from flinkbuf.commands.environment_checks import (
 )
 from flinkbuf.commands.output import print_json, say
 from flinkbuf.log import printable_line
+from flinkbuf.runtime.picture.plain_words import plural
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -75,7 +76,7 @@ def main(options: Namespace) -> int:
 
 
 def _count(number: int, noun: str) -> str:
-    return f"{number or 'no'} {noun}{'s' * (number != 1)}"
+    return plural(number, noun) if number else f"no {noun}s"
 
 
 def _print(finding: Finding) -> None:

@@ -27,7 +27,7 @@ from flinkbuf.checkpoints.locations import normalized, scheme_of
 from flinkbuf.checkpoints.storage import storage_of
 from flinkbuf.network.ports import parse_ports
 from flinkbuf.runtime.manager.process_figures import memory_limit
-from flinkbuf.runtime.picture.plain_words import size_text
+from flinkbuf.runtime.picture.plain_words import plural, size_text
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -620,7 +620,7 @@ def compared(workers: list[Worker], started_s: float, ended_s: float, address: s
         found += _differences(worker, started_s, ended_s, address)
     if not found:
         hosts = sorted({each.host for each in workers})
-        text = f"{len(hosts)} host{'s' * (len(hosts) != 1)} have this Python and these versions, and reach {address}"
+        text = f"{plural(len(hosts), 'host')} have this Python and these versions, and reach {address}"
         return [Finding("spark workers", OK, text)]
     return found
 
