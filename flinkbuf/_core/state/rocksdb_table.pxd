@@ -45,8 +45,7 @@ cdef class RocksDbTable(StateTable):
 
     cdef bytes bytes_of(self, TypeCodec codec, object value)
     cdef bytes name_of(self, object namespace)
-    cdef bytes place_of(self, object namespace, object token)
-    cdef int locate(self, object token) except -1
+    cdef int locate(self, object namespace, object token) except -1
     cdef int change(self, object token, object value) except -1
     cdef object read(self, object token, bint is_to_change)
     cdef object decoded_in_place(self, const uint8_t* data, size_t size)

@@ -204,7 +204,7 @@ cdef class RocksDbTable(StateTable):
         cdef cache_entry* entry
         cdef bytes at, data
         cdef bint is_in_place
-        self.locate(token)
+        self.locate(self.namespace, token)
         is_in_place = self.is_read_in_place and self.tells_name and self.tells_keys
         entry = self.cache.find(self.at.start, fb_data_output_size(&self.at))
         if entry is not NULL and entry.data_size == ABSENT:
@@ -242,7 +242,7 @@ cdef class RocksDbTable(StateTable):
         """Write the value of a key in the namespace, or delete it (None)."""
         cdef bytes before
         cdef size_t size
-        self.locate(token)
+        self.locate(self.namespace, token)
         if value is not None:
             fb_data_output_start_scratch(&self.output)
             try:
@@ -264,17 +264,17 @@ cdef class RocksDbTable(StateTable):
             self.store.make_room()
         return 0
 
-    cdef int locate(self, object token) except -1:
-        """Write the place of a key in the namespace to `at`."""
+    cdef int locate(self, object namespace, object token) except -1:
+        """Write the place of a key in a namespace to `at`."""
         cdef int64_t group
         cdef Py_ssize_t size
-        if token is self.at_token and self.namespace is self.at_namespace:
+        if token is self.at_token and namespace is self.at_namespace:
             return 0
         key = key_of_token(token)
         group = self.grouper.group(key)
-        if self.namespace is not self.named:
-            name = self.name_of(self.namespace)
-            self.named, self.name, self.tells_name = self.namespace, name, tells(OBJECT, name)
+        if namespace is not self.named:
+            name = self.name_of(namespace)
+            self.named, self.name, self.tells_name = namespace, name, tells(OBJECT, name)
         self.at_token = UNKNOWN
         size = PyBytes_GET_SIZE(self.name)
         if size > MAX_NAMESPACE:
@@ -294,7 +294,7 @@ cdef class RocksDbTable(StateTable):
             self.at.pos += size
         else:
             encode_value(self.place_codec, key, &self.at)
-        self.at_token, self.at_namespace = token, self.namespace
+        self.at_token, self.at_namespace = token, namespace
         return 0
 
     # ---- values that can change: objects
@@ -333,7 +333,8 @@ cdef class RocksDbTable(StateTable):
         for (namespace, token), found in cache.items():
             if not found.may_differ:
                 continue
-            at = self.place_of(namespace, token)
+            self.locate(namespace, token)
+            at = PyBytes_FromStringAndSize(<char*>self.at.start, fb_data_output_size(&self.at))
             data = None
             if found.value is not None:
                 data = front(at, namespace, key_of_token(token), self.key_codec) + self.encoded(token, found.value)
@@ -385,15 +386,6 @@ cdef class RocksDbTable(StateTable):
                 f"from, by its __getstate__()"
             )
         return name
-
-    cdef bytes place_of(self, object namespace, object token):
-        cdef object key = key_of_token(token)
-        cdef bytes data
-        if type(token) is HeldKey:
-            data = (<KeyToken>(<HeldKey>token).token).data  # of the same codec
-        else:
-            data = self.bytes_of(self.place_codec, key)
-        return place(self.grouper.group_of(key), self.state_id, self.name_of(namespace), data)
 
     cdef object encoded(self, object token, object value):
         cdef object stamps = None

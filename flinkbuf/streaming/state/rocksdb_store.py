@@ -14,9 +14,7 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 CACHE_SIZE = 32 << 20  # bytes of entries in front of a database
-RUNS = (
-    6  # files that lie over each other before they are merged: more cost reads, fewer cost processor time and uploads
-)
+RUNS = 6  # files over each other before they are merged: more cost reads, fewer cost processor time and uploads
 FILE_SIZE = 16 << 20  # of files that are merged; while one is made, its filter takes memory
 BLOCK_SIZE = 1024  # bytes that a read restores and looks through
 WRITE_BUFFER_SIZE = 4 << 20  # of the database itself, which takes a few changes at a time only
