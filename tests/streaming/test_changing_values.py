@@ -4,7 +4,7 @@ import copy
 from types import SimpleNamespace
 
 import pytest
-from test_rocksdb_backend import restored, save
+from support.worlds.saved_states import restored, save
 
 from flinkbuf._core.state.key_context import KeyContext
 from flinkbuf.common.time import Time

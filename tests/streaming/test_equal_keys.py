@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from support.data import equal_keys
 from support.data.equal_keys import PAIRS, TableWindow, hashable
-from test_rocksdb_backend import restored, save
+from support.worlds.saved_states import restored, save
 
 from flinkbuf._core.record.key_token import KeyTokens
 from flinkbuf._core.state.key_context import KeyContext

@@ -9,17 +9,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.worlds.plain_storage import PlainStorage
-from test_snapshot_files import ID, info_of, restore_of
+from support.worlds.saved_states import restored, save
 from test_state_backend import WRITES, backend_of, contents, play
 
 from flinkbuf._core.state.key_context import KeyContext
 from flinkbuf.checkpoints.handles import SharedFile, StateHandle
-from flinkbuf.checkpoints.options import CheckpointOptions
 from flinkbuf.errors import CorruptDataError
-from flinkbuf.streaming.chain.operator_config import ExecutionSettings
-from flinkbuf.streaming.checkpoint.snapshot_reader import read_restore
-from flinkbuf.streaming.checkpoint.snapshot_writer import SnapshotCancelledError, write_snapshot
-from flinkbuf.streaming.checkpoint.task_snapshot import TaskStateSnapshot
+from flinkbuf.streaming.checkpoint.snapshot_writer import SnapshotCancelledError
 from flinkbuf.streaming.state import rocksdb_store
 from flinkbuf.streaming.state.key_groups import KeyGroups
 from flinkbuf.streaming.state.rocksdb_backend import (
@@ -31,7 +27,6 @@ from flinkbuf.streaming.state.rocksdb_backend import (
 )
 from flinkbuf.streaming.state.rocksdb_snapshot import UploadedFiles
 from flinkbuf.streaming.state.rocksdb_store import RocksDbStore, rocksdict
-from flinkbuf.streaming.state.snapshot import OperatorSnapshot
 from flinkbuf.streaming.state.state import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
 from flinkbuf.streaming.state.state_ttl import StateTtlConfig
 from flinkbuf.streaming.state.timers import TimerServices
@@ -63,20 +58,6 @@ def rocksdb(tmp_path):
     for each in made:
         each.close()
     assert list((tmp_path / "local").iterdir()) == []
-
-
-def save(backend, location, kind="CHECKPOINT", checkpoint_id=1, storage=None, **arguments):
-    return write_snapshot(
-        TaskStateSnapshot(checkpoint_id, {ID: OperatorSnapshot((backend.snapshot(),))}),
-        storage=storage or PlainStorage(),
-        options=CheckpointOptions(kind, str(location)),
-        settings=ExecutionSettings(checkpoint_memory_threshold=0),
-        **arguments,
-    )
-
-
-def restored(states, old, subtask, new):
-    return read_restore(restore_of(states, old), info_of(subtask, new), PlainStorage()).operators[ID]
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=25, deadline=None)

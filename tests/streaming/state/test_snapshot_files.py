@@ -8,13 +8,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.worlds.plain_storage import PlainStorage
+from support.worlds.saved_states import ID, info_of, restore_of
 from test_state_backend import DESCRIPTORS, WRITES, backend_of, contents, play
 
-from flinkbuf.checkpoints.handles import KeyedStateHandle, OperatorRestore, StateHandle, TaskRestore
+from flinkbuf.checkpoints.handles import KeyedStateHandle, StateHandle, TaskRestore
 from flinkbuf.checkpoints.options import CheckpointOptions
 from flinkbuf.checkpoints.storage import storage_of
 from flinkbuf.errors import CorruptDataError
-from flinkbuf.streaming.chain.operator_config import ExecutionSettings, TaskInfo
+from flinkbuf.streaming.chain.operator_config import ExecutionSettings
 from flinkbuf.streaming.checkpoint.snapshot_reader import read_restore
 from flinkbuf.streaming.checkpoint.snapshot_writer import SnapshotCancelledError, write_snapshot
 from flinkbuf.streaming.checkpoint.task_snapshot import TaskStateSnapshot
@@ -23,26 +24,11 @@ from flinkbuf.streaming.state.snapshot import OperatorSnapshot
 from flinkbuf.streaming.state.state import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
 from flinkbuf.types.types import Types
 
-ID = "0" * 32
-
-
-def info_of(subtask=0, parallelism=1):
-    return TaskInfo("job", "job", "vertex", "task", subtask, parallelism)
-
 
 def save(operators, location="", storage=None, **arguments):
     arguments.setdefault("settings", ExecutionSettings(checkpoint_memory_threshold=0))
     task = operators if isinstance(operators, TaskStateSnapshot) else TaskStateSnapshot(3, operators)
     return write_snapshot(task, storage=storage, options=CheckpointOptions(location=str(location)), **arguments)
-
-
-def restore_of(states, old_parallelism):
-    """As the job master makes it where the parallelism changes."""
-    found = [state.operators[0] for state in states]
-    operator = tuple(each.operator or StateHandle(0) for each in found)
-    return TaskRestore(
-        3, (OperatorRestore(ID, old_parallelism, operator, tuple(k for each in found for k in each.keyed)),)
-    )
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from support.data.equal_keys import PAIRS, TableWindow, hashable
-from test_rocksdb_backend import restored, save
+from support.worlds.saved_states import restored, save
 
 from flinkbuf._core.state.key_context import KeyContext
 from flinkbuf.streaming.state.key_groups import KeyGroups
