@@ -127,7 +127,7 @@ def _check(metadata: CheckpointMetadata, path: str, offset: int) -> None:
                     raise damaged(path, offset, f"operator {operator.operator_id} has the key groups {groups}")
 
 
-def _with_handles(value: Any, change: Callable[[StateHandle], StateHandle]) -> Any:
+def _with_handles(value: object, change: Callable[[StateHandle], StateHandle]) -> Any:
     """Return the value with another handle for each, wherever it stands."""
     if isinstance(value, StateHandle):
         return change(value)

@@ -264,7 +264,7 @@ Types.PICKLED_BYTE_ARRAY()])>
     ) -> DataStream[Any]:
         return self._join(name, type_info, CoFunctionFactory(type_info, kind, function, self._key_selectors))
 
-    def _join(self, name: str, type_info: TypeInformation | None, factory: OperatorFactory) -> DataStream[Any]:
+    def _join(self, name: str, type_info: TypeInformation | None, factory: OperatorFactory) -> DataStream[R]:
         return self.stream1._meet(self.stream2, name, type_info, factory)
 
 

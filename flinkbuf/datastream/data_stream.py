@@ -839,7 +839,7 @@ class DataStream(Generic[T]):
             result._transformation.parallelism = _parallelism_of(self._transformation)
         return result
 
-    def get_side_output(self, output_tag: OutputTag) -> DataStream[Any]:
+    def get_side_output(self, output_tag: OutputTag[R]) -> DataStream[R]:
         """Give the records that the operator sent to this tag.
 
         Flink's ``SingleOutputStreamOperator.getSideOutput``.
@@ -955,7 +955,7 @@ class DataStream(Generic[T]):
             raise TypeError(f"connect takes a DataStream or a BroadcastStream, got {type(ds).__name__} {ds!r}")
         return ConnectedStreams(self, ds)
 
-    def join(self, other_stream: DataStream[object]) -> JoinedStreams:
+    def join(self, other_stream: DataStream[R]) -> JoinedStreams[T, R]:
         """Put each record together with each of the other stream that has the same key and lies in the same window.
 
         Go on with ``.where(key_of_first).equal_to(key_of_second).window(assigner).apply(function)``; see
@@ -977,7 +977,7 @@ class DataStream(Generic[T]):
         """
         return JoinedStreams(self, self._checked_other("join", other_stream))
 
-    def co_group(self, other_stream: DataStream[object]) -> CoGroupedStreams:
+    def co_group(self, other_stream: DataStream[R]) -> CoGroupedStreams[T, R]:
         """Look at the records of both streams that have the same key and lie in the same window, all at once.
 
         Go on with ``.where(key_of_first).equal_to(key_of_second).window(assigner).apply(function)``; see
@@ -1412,7 +1412,7 @@ class DataStream(Generic[T]):
         """The same records, not keyed."""
         return self
 
-    def _checked_other(self, method: str, stream: object) -> DataStream[object]:
+    def _checked_other(self, method: str, stream: DataStream[R]) -> DataStream[R]:
         """The stream that this one meets in one operator."""
         if not isinstance(stream, DataStream):
             raise TypeError(f"{method} takes a DataStream, got {type(stream).__name__} {stream!r}")
@@ -1428,7 +1428,7 @@ class DataStream(Generic[T]):
 
     def _call(
         self, name: str, kind: str, function: object, type_info: TypeInformation | None, *, converts: bool = True
-    ) -> DataStream[Any]:
+    ) -> DataStream[R]:
         factory = FunctionFactory(type_info if converts else None, kind, function)
         return self._transform(name, type_info, factory)
 
@@ -1458,7 +1458,7 @@ class DataStream(Generic[T]):
 
     def _meet(
         self, other: DataStream[object], name: str, type_info: TypeInformation | None, factory: OperatorFactory
-    ) -> DataStream[Any]:
+    ) -> DataStream[R]:
         """Add an operator that reads this stream and another one, by their keys if both have some."""
         return self._join([self, other], name, type_info, factory)
 
@@ -1849,7 +1849,7 @@ class KeyedStream(_NoOperator[T], Generic[K, T]):
         assigner = CountTumblingWindowAssigner(size) if slide == 0 else CountSlidingWindowAssigner(size, slide)
         return WindowedStream(self, assigner)
 
-    def interval_join(self, other_stream: KeyedStream[object, object]) -> IntervalJoin:
+    def interval_join(self, other_stream: KeyedStream[object, R]) -> IntervalJoin[T, R]:
         """Put each record together with those of another keyed stream that have its key and are near in event time.
 
         Go on with ``.between(lower_bound, upper_bound).process(function)``; see `IntervalJoined`. PyFlink has no such
@@ -1942,19 +1942,19 @@ class KeyedStream(_NoOperator[T], Generic[K, T]):
 
     def _call(
         self, name: str, kind: str, function: object, type_info: TypeInformation | None, *, converts: bool = True
-    ) -> DataStream[Any]:
+    ) -> DataStream[R]:
         """As on any stream; a function that can be opened may use keyed state, so it has the key set."""
         if not isinstance(function, Function):
             return super()._call(name, kind, function, type_info, converts=converts)
         factory = FunctionFactory(type_info if converts else None, kind, function, self._selector)
         return self._keyed(name, type_info, factory)
 
-    def _keyed(self, name: str, type_info: TypeInformation | None, factory: OperatorFactory) -> DataStream[Any]:
+    def _keyed(self, name: str, type_info: TypeInformation | None, factory: OperatorFactory) -> DataStream[R]:
         return self._transform(name, type_info, factory, is_keyed=True, key_type=self._key_type)
 
     def _meet(
         self, other: DataStream[object], name: str, type_info: TypeInformation | None, factory: OperatorFactory
-    ) -> DataStream[Any]:
+    ) -> DataStream[R]:
         """Where only one of both says the type of its key, the other one has that, too: equal keys have to meet."""
         if not isinstance(other, KeyedStream):
             return super()._meet(other, name, type_info, factory)

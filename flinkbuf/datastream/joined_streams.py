@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterable
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn, TypeVar
 
 from flinkbuf.datastream.arguments import check_function, declared, with_names
 from flinkbuf.datastream.program.column_join_factories import (
@@ -35,6 +35,10 @@ from flinkbuf.streaming.windows.trigger import Trigger
 from flinkbuf.types.duration import Duration, Time, milliseconds_of
 from flinkbuf.types.type_information import TypeInformation
 
+T1 = TypeVar("T1")  # of the records of the first stream
+T2 = TypeVar("T2")  # of the second
+R = TypeVar("R")  # of what a function makes of both
+
 if TYPE_CHECKING:
     import pyarrow
 
@@ -44,23 +48,23 @@ if TYPE_CHECKING:
     from flinkbuf.datastream.windowed_stream import WindowedStream
     from flinkbuf.streaming.columns.column_joins import JoinPlan
 
-KeySelectors = tuple[Callable[[Any], object] | KeySelector, Callable[[Any], object] | KeySelector]
+    KeySelectors = tuple[Callable[[T1], object] | KeySelector, Callable[[T2], object] | KeySelector]
+
 S = TypeVar("S", bound="_WithWindow")
 W = TypeVar("W", bound="_WithWindow")
-R = TypeVar("R")  # of what a function makes of two records
 
 SELECTOR_NEEDED = "Parameter key_selector should be type of KeySelector or a callable function."
 
 
-class _WithWindow:
+class _WithWindow(Generic[T1, T2]):
     """Two streams with the keys of both and the windows; each method gives a new one."""
 
     def __init__(
         self,
-        streams: tuple[DataStream[object], DataStream[object]],
-        key_selectors: KeySelectors,
+        streams: tuple[DataStream[T1], DataStream[T2]],
+        key_selectors: KeySelectors[T1, T2],
         key_type: TypeInformation | None,
-        assigner: WindowAssigner[object, object],
+        assigner: WindowAssigner[Any, Any],
     ) -> None:
         self._streams = streams
         self._key_selectors = key_selectors
@@ -95,18 +99,18 @@ class _WithWindow:
             windowed = getattr(windowed, method)(argument)
         return windowed
 
-    def _apply(self, function: object, output_type: object) -> DataStream[Any]:
+    def _apply(self, function: object, output_type: object) -> DataStream[R]:
         first, second = self._streams
         tagged = first._tagged(tag_first).union(second._tagged(tag_second))
         return self._windowed(tagged).apply(CoGroupWindowFunction(function), output_type)
 
 
-class _CoGroupedWithWindow(_WithWindow):
+class _CoGroupedWithWindow(_WithWindow[T1, T2]):
     """Two streams with the keys of both and the windows. Flink: ``CoGroupedStreams.WithWindow``."""
 
     def apply(
         self,
-        function: Callable[[list[Any], list[Any]], Iterable[R] | None] | CoGroupFunction[Any, Any, R],
+        function: Callable[[list[T1], list[T2]], Iterable[R] | None] | CoGroupFunction[T1, T2, R],
         output_type: object = None,
     ) -> DataStream[R]:
         """Call the function for each key and window; what it yields or returns are the results."""
@@ -114,12 +118,12 @@ class _CoGroupedWithWindow(_WithWindow):
         return self._apply(function, output_type)
 
 
-class _JoinedWithWindow(_WithWindow):
+class _JoinedWithWindow(_WithWindow[T1, T2]):
     """Two streams with the keys of both and the windows. Flink: ``JoinedStreams.WithWindow``."""
 
     def apply(
         self,
-        function: Callable[[Any, Any], R] | JoinFunction[Any, Any, R] | FlatJoinFunction[Any, Any, R],
+        function: Callable[[T1, T2], R] | JoinFunction[T1, T2, R] | FlatJoinFunction[T1, T2, R],
         output_type: object = None,
     ) -> DataStream[R]:
         """Call the function with each pair; a callable gives one result, as a `JoinFunction` does."""
@@ -131,15 +135,15 @@ class _JoinedWithWindow(_WithWindow):
         return self._apply(JoinCoGroupFunction(function), output_type)
 
 
-class _TwoStreams(Generic[W]):
+class _TwoStreams(Generic[T1, T2, W]):
     """What joins and co-groups have in common."""
 
-    WithWindow: type[W]
+    WithWindow: ClassVar[Any]
 
-    def __init__(self, stream1: DataStream[object], stream2: DataStream[object]) -> None:
+    def __init__(self, stream1: DataStream[T1], stream2: DataStream[T2]) -> None:
         self._streams = (stream1, stream2)
 
-    def where(self, key_selector: Callable[[Any], object] | KeySelector, key_type: object = None) -> Where[W]:
+    def where(self, key_selector: Callable[[T1], object] | KeySelector, key_type: object = None) -> Where[T1, T2, W]:
         """Say what the key of a record of the first stream is.
 
         Parameters
@@ -170,20 +174,22 @@ class _TwoStreams(Generic[W]):
         )
 
 
-class Where(Generic[W]):
+class Where(Generic[T1, T2, W]):
     """Two streams with the key of the first; made by ``where``. Flink: ``JoinedStreams.Where``."""
 
     def __init__(
         self,
-        streams: _TwoStreams[W],
-        key_selector: Callable[[object], object] | KeySelector,
+        streams: _TwoStreams[T1, T2, W],
+        key_selector: Callable[[T1], object] | KeySelector,
         key_type: TypeInformation | None,
     ) -> None:
         self._two_streams = streams
         self._key_selector = key_selector
         self._key_type = key_type
 
-    def equal_to(self, key_selector: Callable[[Any], object] | KeySelector, key_type: object = None) -> EqualTo[W]:
+    def equal_to(
+        self, key_selector: Callable[[T2], object] | KeySelector, key_type: object = None
+    ) -> EqualTo[T1, T2, W]:
         """Say what the key of a record of the second stream is: records of equal keys belong together."""
         check_function(key_selector, KeySelector, SELECTOR_NEEDED)
         second = with_names(declared(key_type))
@@ -194,10 +200,15 @@ class Where(Generic[W]):
         return EqualTo(self._two_streams, (self._key_selector, key_selector), self._key_type or second)
 
 
-class EqualTo(Generic[W]):
+class EqualTo(Generic[T1, T2, W]):
     """Two streams with the keys of both; made by ``equal_to``. Flink: ``JoinedStreams.Where.EqualTo``."""
 
-    def __init__(self, streams: _TwoStreams[W], key_selectors: KeySelectors, key_type: TypeInformation | None) -> None:
+    def __init__(
+        self,
+        streams: _TwoStreams[T1, T2, W],
+        key_selectors: KeySelectors[T1, T2],
+        key_type: TypeInformation | None,
+    ) -> None:
         self._two_streams = streams
         self._key_selectors = key_selectors
         self._key_type = key_type
@@ -209,12 +220,12 @@ class EqualTo(Generic[W]):
         stream, ``(2, record)`` for one of the second.
         """
         two = self._two_streams
-        made = two.WithWindow(two._streams, self._key_selectors, self._key_type, window_assigner)
+        made: W = two.WithWindow(two._streams, self._key_selectors, self._key_type, window_assigner)
         made._windowed()  # refuses what is no assigner
         return made
 
 
-class CoGroupedStreams(_TwoStreams[_CoGroupedWithWindow]):
+class CoGroupedStreams(_TwoStreams[T1, T2, "_CoGroupedWithWindow[T1, T2]"]):
     """Two streams whose records are looked at together, by key and window; made by ``co_group``.
 
     The function is called once for each key and window in which there is a record of either stream, with all of the
@@ -239,7 +250,7 @@ class CoGroupedStreams(_TwoStreams[_CoGroupedWithWindow]):
     WithWindow = _CoGroupedWithWindow
 
 
-class JoinedStreams(_TwoStreams[_JoinedWithWindow]):
+class JoinedStreams(_TwoStreams[T1, T2, "_JoinedWithWindow[T1, T2]"]):
     """Two streams of whose records each pair of one key and one window is put together; made by ``join``.
 
     An inner join: what has no match in its window gives nothing. All records of a window are kept until it fires.
@@ -269,27 +280,27 @@ class JoinedStreams(_TwoStreams[_JoinedWithWindow]):
     WithWindow = _JoinedWithWindow
 
 
-class IntervalJoin:
+class IntervalJoin(Generic[T1, T2]):
     """Two keyed streams that are joined by their times; made by ``interval_join``. Flink's ``IntervalJoin``."""
 
-    def __init__(self, left: KeyedStream[object, object], right: KeyedStream[object, object]) -> None:
+    def __init__(self, left: KeyedStream[object, T1], right: KeyedStream[object, T2]) -> None:
         self._left = left
         self._right = right
         self._is_event_time = True
 
-    def in_event_time(self) -> IntervalJoin:
+    def in_event_time(self) -> IntervalJoin[T1, T2]:
         """Go by event time, which is all that there is."""
         self._is_event_time = True
         return self
 
-    def in_processing_time(self) -> IntervalJoin:
+    def in_processing_time(self) -> IntervalJoin[T1, T2]:
         """Go by processing time, which ``between`` refuses, as in Flink."""
         self._is_event_time = False
         return self
 
     def between(
         self, lower_bound: Duration | Time | timedelta, upper_bound: Duration | Time | timedelta
-    ) -> IntervalJoined:
+    ) -> IntervalJoined[T1, T2]:
         """Say how much later than a left record a right one may be: at least and at most, both included.
 
         Parameters
@@ -305,7 +316,7 @@ class IntervalJoin:
         return IntervalJoined(self._left, self._right, lower, upper)
 
 
-class IntervalJoined:
+class IntervalJoined(Generic[T1, T2]):
     """Two keyed streams and how far the times of their records may be apart; made by ``between``.
 
     A pair is joined as soon as both are there, and its results have the time of the later one. A record is kept until
@@ -334,8 +345,8 @@ class IntervalJoined:
 
     def __init__(
         self,
-        left: KeyedStream[object, object],
-        right: KeyedStream[object, object],
+        left: KeyedStream[object, T1],
+        right: KeyedStream[object, T2],
         lower_bound_ms: int,
         upper_bound_ms: int,
     ) -> None:
@@ -345,32 +356,32 @@ class IntervalJoined:
         self._are_inclusive = [True, True]
         self._late_tags: list[str | None] = [None, None]
 
-    def lower_bound_exclusive(self) -> IntervalJoined:
+    def lower_bound_exclusive(self) -> IntervalJoined[T1, T2]:
         """Let a right record that is later by exactly the lower bound have no match."""
         self._are_inclusive[0] = False
         return self
 
-    def upper_bound_exclusive(self) -> IntervalJoined:
+    def upper_bound_exclusive(self) -> IntervalJoined[T1, T2]:
         """Let a right record that is later by exactly the upper bound have no match."""
         self._are_inclusive[1] = False
         return self
 
-    def side_output_left_late_data(self, output_tag: OutputTag) -> IntervalJoined:
+    def side_output_left_late_data(self, output_tag: OutputTag) -> IntervalJoined[T1, T2]:
         """Send left records that come behind the watermark to a side output; by default they are dropped."""
         return self._late_data(0, output_tag)
 
-    def side_output_right_late_data(self, output_tag: OutputTag) -> IntervalJoined:
+    def side_output_right_late_data(self, output_tag: OutputTag) -> IntervalJoined[T1, T2]:
         """Send right records that come behind the watermark to a side output; by default they are dropped."""
         return self._late_data(1, output_tag)
 
-    def _late_data(self, side: int, output_tag: OutputTag) -> IntervalJoined:
+    def _late_data(self, side: int, output_tag: OutputTag) -> IntervalJoined[T1, T2]:
         if not isinstance(output_tag, OutputTag):
             raise TypeError(f"an OutputTag is needed, got {type(output_tag).__name__} {output_tag!r}")
         self._late_tags[side] = output_tag.tag_id
         return self
 
     def process(
-        self, process_join_function: ProcessJoinFunction[Any, Any, R], output_type: object = None
+        self, process_join_function: ProcessJoinFunction[T1, T2, R], output_type: object = None
     ) -> DataStream[R]:
         """Call the function with each pair; what it yields or returns are the results."""
         if not isinstance(process_join_function, ProcessJoinFunction):

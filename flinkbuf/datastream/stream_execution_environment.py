@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from flinkbuf.runtime.graph.stream_graph import StreamGraph
     from flinkbuf.runtime.scheduler.job_master_config import JobMasterConfig
     from flinkbuf.streaming.sources.source import Source
+    from flinkbuf.types.row import Row
     from flinkbuf.web.serving import Served, WebConfig
 
 DEFAULT_JOB_NAME = options.DEFAULT_JOB_NAME
@@ -840,7 +841,7 @@ class StreamExecutionEnvironment:
         """
         return of_spark("frames.spark_source").from_rdd(self, rdd, type_info)
 
-    def from_data_frame(self, data_frame: object) -> DataStream[Any]:
+    def from_data_frame(self, data_frame: object) -> DataStream[Row]:
         """Make a stream of the rows of a Spark DataFrame, of the type that its schema says; see `from_rdd`.
 
         Parameters
@@ -974,7 +975,7 @@ class StreamExecutionEnvironment:
         is_parallel: bool,
         is_legacy_source: bool = False,
         is_bounded: bool | None = True,
-    ) -> DataStream[Any]:
+    ) -> DataStream[T]:
         parallelism = self.get_parallelism() if is_parallel else 1
         operator = OperatorTransformation(
             name,

@@ -172,7 +172,7 @@ class _Windows(Generic[T]):
         self._late_data_output_tag = output_tag
         return self
 
-    def _reduce(self, reduce_function: object, window_function: object, output_type: object) -> DataStream[Any]:
+    def _reduce(self, reduce_function: object, window_function: object, output_type: object) -> DataStream[R]:
         if not isinstance(reduce_function, ReduceFunction) and not callable(reduce_function):
             raise TypeError("The input must be a ReduceFunction or a callable function!")
         self._check_window_function(window_function)
@@ -189,7 +189,7 @@ class _Windows(Generic[T]):
 
     def _aggregate(
         self, aggregate_function: object, window_function: object, accumulator_type: object, output_type: object
-    ) -> DataStream[Any]:
+    ) -> DataStream[R]:
         if not isinstance(aggregate_function, AggregateFunction):
             raise TypeError(
                 "The input must be a flinkbuf.datastream.functions.AggregateFunction!, got "
@@ -204,7 +204,7 @@ class _Windows(Generic[T]):
             contents_type=declared(accumulator_type),
         )
 
-    def _all_records(self, function: object, kind: type[Function], output_type: object) -> DataStream[Any]:
+    def _all_records(self, function: object, kind: type[Function], output_type: object) -> DataStream[R]:
         self._check_kind(function, kind)
         return self._result(
             declared(output_type),
@@ -226,7 +226,7 @@ class _Windows(Generic[T]):
         """What the operator tells keys apart by; None: it sees one window for all."""
         return as_selector(self._keyed_stream._key_selector)
 
-    def _result(self, type_info: TypeInformation | None, functions: list[object], **options: Any) -> DataStream[Any]:
+    def _result(self, type_info: TypeInformation | None, functions: list[object], **options: Any) -> DataStream[R]:
         assigner, tag = self._window_assigner, self._late_data_output_tag
         factory = WindowOperatorFactory(
             assigner,
@@ -237,7 +237,8 @@ class _Windows(Generic[T]):
             late_tag_id=None if tag is None else tag.tag_id,
             **options,
         )
-        result = self._keyed_stream._keyed(type(assigner).__name__, type_info, MadeBy(type_info, factory))
+        keyed, name = self._keyed_stream, type(assigner).__name__
+        result: DataStream[R] = keyed._keyed(name, type_info, MadeBy(type_info, factory))
         names = ", ".join(type(function).__name__ for function in functions if function is not None)
         return result.set_description(f"{self._word}({assigner!r}, {type(factory.trigger).__name__}, {names})")
 

@@ -12,14 +12,20 @@ if TYPE_CHECKING:
     T2 = TypeVar("T2", default=Any)
     ACC = TypeVar("ACC", default=Any)
     TXN = TypeVar("TXN", default=Any)
+    K = TypeVar("K", default=Any)
+    V = TypeVar("V", default=Any)
+    A = TypeVar("A", default=Any)
+    R = TypeVar("R", default=Any)
     KEY = TypeVar("KEY", default=Any)
     # What takes any tuple takes pairs, too, and what gives pairs gives tuples.
     IN = TypeVar("IN", contravariant=True, default=Any)
     IN1 = TypeVar("IN1", contravariant=True, default=Any)
     IN2 = TypeVar("IN2", contravariant=True, default=Any)
     OUT = TypeVar("OUT", covariant=True, default=Any)
+    WINDOW = TypeVar("WINDOW", contravariant=True, default=Any)
 else:
     from typing import TypeVar
 
-    T, T1, T2, ACC, TXN, KEY = map(TypeVar, ("T", "T1", "T2", "ACC", "TXN", "KEY"))
-    IN, IN1, IN2, OUT = map(TypeVar, ("IN", "IN1", "IN2", "OUT"))
+    T, T1, T2, K, V, A, R = map(TypeVar, ("T", "T1", "T2", "K", "V", "A", "R"))
+    ACC, TXN, KEY = map(TypeVar, ("ACC", "TXN", "KEY"))
+    IN, IN1, IN2, OUT, WINDOW = map(TypeVar, ("IN", "IN1", "IN2", "OUT", "WINDOW"))

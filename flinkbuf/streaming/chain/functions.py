@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Generic
 
-from flinkbuf.streaming.chain.type_parameters import ACC, IN, IN1, IN2, OUT, T1, T2, T
+from flinkbuf.types.type_parameters import ACC, IN, IN1, IN2, OUT, T1, T2, T
 
 if TYPE_CHECKING:
     from flinkbuf.streaming.chain.runtime_context import RuntimeContext

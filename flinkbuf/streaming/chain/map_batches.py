@@ -236,7 +236,7 @@ def _lost_timestamps(count: int, given: object) -> ValueError:
     )
 
 
-def _plain(result: Any) -> Any:
+def _plain(result: object) -> Any:
     """Return the same columns; a filtered DataFrame of pandas would bring its index as one more."""
     if isinstance(result, dict) and not is_batch(result):
         import pyarrow as pa
@@ -251,7 +251,7 @@ def _plain(result: Any) -> Any:
     return result
 
 
-def array_of(column: Any, said: str, or_else: str = "") -> pyarrow.Array:
+def array_of(column: object, said: str, or_else: str = "") -> pyarrow.Array:
     """Return a column that a function of the user gave as an array of Arrow.
 
     Raises

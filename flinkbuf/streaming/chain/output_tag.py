@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Generic
+
 from flinkbuf._core.operators.function_results import SideOutput
 from flinkbuf.types.type_information import TypeInformation
+from flinkbuf.types.type_parameters import T
 from flinkbuf.types.types import Types
 
 
-class OutputTag(SideOutput):
+class OutputTag(SideOutput, Generic[T]):
     """Names a side output and types its records: ``yield tag, value`` sends `value` there. PyFlink's ``OutputTag``.
 
     Parameters

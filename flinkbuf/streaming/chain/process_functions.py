@@ -14,10 +14,10 @@ from typing import Any, Generic
 from flinkbuf._core.operators import broadcast_operator, interval_join_operator, process_operator
 from flinkbuf.streaming.chain.functions import Function
 from flinkbuf.streaming.chain.output_tag import OutputTag
-from flinkbuf.streaming.chain.type_parameters import IN, IN1, IN2, KEY, OUT
 from flinkbuf.streaming.state.state import BroadcastState, MapStateDescriptor, ReadOnlyBroadcastState
 from flinkbuf.streaming.state.timers import TimerService
 from flinkbuf.streaming.time.time_domain import TimeDomain
+from flinkbuf.types.type_parameters import IN, IN1, IN2, KEY, OUT, K, V
 
 Results = Iterable[OUT | tuple[OutputTag, object]]  # those for the stream itself, and for side outputs
 
@@ -237,14 +237,14 @@ class BaseBroadcastProcessFunction(Function):
         """What goes with a broadcast record."""
 
         @abstractmethod
-        def get_broadcast_state(self, state_descriptor: MapStateDescriptor) -> BroadcastState[Any, Any]:
+        def get_broadcast_state(self, state_descriptor: MapStateDescriptor[K, V]) -> BroadcastState[K, V]:
             """Return the broadcast state; every subtask has to change it alike."""
 
     class ReadOnlyContext(BaseContext):
         """What goes with a record of the other stream."""
 
         @abstractmethod
-        def get_broadcast_state(self, state_descriptor: MapStateDescriptor) -> ReadOnlyBroadcastState[Any, Any]:
+        def get_broadcast_state(self, state_descriptor: MapStateDescriptor[K, V]) -> ReadOnlyBroadcastState[K, V]:
             """Return the broadcast state, to be read."""
 
 

@@ -25,6 +25,7 @@ from flinkbuf.streaming.state.state import (
     ValueStateDescriptor,
 )
 from flinkbuf.streaming.state.state_backend import KeyedStateBackend
+from flinkbuf.types.type_parameters import A, K, R, T, V
 
 AccumulatorT = TypeVar("AccumulatorT", bound=Accumulator)
 
@@ -293,7 +294,7 @@ class RuntimeContext(KeyedStateStore):
             raise TypeError(f"The accumulator '{name}' is of kind {type(accumulator).__name__}, not {kind.__name__}")
         return accumulator
 
-    def get_state(self, state_descriptor: ValueStateDescriptor) -> ValueState[Any]:
+    def get_state(self, state_descriptor: ValueStateDescriptor[T]) -> ValueState[T]:
         """Return the value state of that name, the same object each time.
 
         Examples
@@ -315,7 +316,7 @@ class RuntimeContext(KeyedStateStore):
         """
         return self._keyed(state_descriptor, ValueStateDescriptor)
 
-    def get_list_state(self, state_descriptor: ListStateDescriptor) -> ListState[Any]:
+    def get_list_state(self, state_descriptor: ListStateDescriptor[T]) -> ListState[T]:
         """Return the list state of that name, the same object each time.
 
         Examples
@@ -336,7 +337,7 @@ class RuntimeContext(KeyedStateStore):
         """
         return self._keyed(state_descriptor, ListStateDescriptor)
 
-    def get_map_state(self, state_descriptor: MapStateDescriptor) -> MapState[Any, Any]:
+    def get_map_state(self, state_descriptor: MapStateDescriptor[K, V]) -> MapState[K, V]:
         """Return the map state of that name, the same object each time.
 
         Examples
@@ -358,7 +359,7 @@ class RuntimeContext(KeyedStateStore):
         """
         return self._keyed(state_descriptor, MapStateDescriptor)
 
-    def get_reducing_state(self, state_descriptor: ReducingStateDescriptor) -> ReducingState[Any]:
+    def get_reducing_state(self, state_descriptor: ReducingStateDescriptor[T]) -> ReducingState[T]:
         """Return the reducing state of that name, the same object each time.
 
         Examples
@@ -380,7 +381,7 @@ class RuntimeContext(KeyedStateStore):
         """
         return self._keyed(state_descriptor, ReducingStateDescriptor)
 
-    def get_aggregating_state(self, state_descriptor: AggregatingStateDescriptor) -> AggregatingState[Any, Any]:
+    def get_aggregating_state(self, state_descriptor: AggregatingStateDescriptor[A, R]) -> AggregatingState[A, R]:
         """Return the aggregating state of that name, the same object each time.
 
         Examples

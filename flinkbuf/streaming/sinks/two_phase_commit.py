@@ -14,9 +14,9 @@ from flinkbuf._core.operators.sink_operator import SinkFunctionOperator
 from flinkbuf.log import logger
 from flinkbuf.streaming.chain.error_location import keep_as_context
 from flinkbuf.streaming.chain.functions import SinkFunction
-from flinkbuf.streaming.chain.type_parameters import IN, TXN
 from flinkbuf.streaming.state.state import ListStateDescriptor
 from flinkbuf.streaming.time.clock import Clock
+from flinkbuf.types.type_parameters import IN, TXN
 
 if TYPE_CHECKING:
     from flinkbuf.streaming.chain.runtime_context import RuntimeContext

@@ -7,18 +7,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic
 
 from flinkbuf._core.state import keyed_state
 from flinkbuf.streaming.state.state_ttl import StateTtlConfig
 from flinkbuf.types.type_information import TypeInformation
+from flinkbuf.types.type_parameters import A, K, R, T, V
 from flinkbuf.types.types import Types, object_type
-
-T = TypeVar("T")
-K = TypeVar("K")
-V = TypeVar("V")
-IN = TypeVar("IN")
-OUT = TypeVar("OUT")
 
 
 class State(ABC):
@@ -60,19 +55,19 @@ class ValueState(State, Generic[T]):
         """Set the value; None removes it."""
 
 
-class AppendingState(State, Generic[IN, OUT]):
+class AppendingState(State, Generic[A, R]):
     """Something to which values are added. PyFlink's ``AppendingState``."""
 
     @abstractmethod
-    def get(self) -> OUT:
+    def get(self) -> R:
         """Return what was made of the values."""
 
     @abstractmethod
-    def add(self, value: IN) -> None:
+    def add(self, value: A) -> None:
         """Add a value."""
 
 
-class MergingState(AppendingState[IN, OUT]):
+class MergingState(AppendingState[A, R]):
     """Likewise, where two can be made one, as windows are. PyFlink's ``MergingState``."""
 
 
@@ -97,7 +92,7 @@ class ReducingState(MergingState[T, T]):
     """
 
 
-class AggregatingState(MergingState[IN, OUT]):
+class AggregatingState(MergingState[A, R]):
     """The aggregate of all values a key. PyFlink's ``AggregatingState``.
 
     Examples
@@ -331,7 +326,7 @@ class OperatorStateStore(ABC):
     """
 
     @abstractmethod
-    def get_broadcast_state(self, state_descriptor: MapStateDescriptor) -> BroadcastState:
+    def get_broadcast_state(self, state_descriptor: MapStateDescriptor[K, V]) -> BroadcastState[K, V]:
         """Return the broadcast state of that name, the same object each time."""
 
 
@@ -339,23 +334,23 @@ class KeyedStateStore(ABC):
     """Gives states that each key has of its own. PyFlink's ``KeyedStateStore``."""
 
     @abstractmethod
-    def get_state(self, state_descriptor: ValueStateDescriptor) -> ValueState:
+    def get_state(self, state_descriptor: ValueStateDescriptor[T]) -> ValueState[T]:
         """Return the value state of that name, the same object each time."""
 
     @abstractmethod
-    def get_list_state(self, state_descriptor: ListStateDescriptor) -> ListState:
+    def get_list_state(self, state_descriptor: ListStateDescriptor[T]) -> ListState[T]:
         """Return the list state of that name, the same object each time."""
 
     @abstractmethod
-    def get_map_state(self, state_descriptor: MapStateDescriptor) -> MapState:
+    def get_map_state(self, state_descriptor: MapStateDescriptor[K, V]) -> MapState[K, V]:
         """Return the map state of that name, the same object each time."""
 
     @abstractmethod
-    def get_reducing_state(self, state_descriptor: ReducingStateDescriptor) -> ReducingState:
+    def get_reducing_state(self, state_descriptor: ReducingStateDescriptor[T]) -> ReducingState[T]:
         """Return the reducing state of that name, the same object each time."""
 
     @abstractmethod
-    def get_aggregating_state(self, state_descriptor: AggregatingStateDescriptor) -> AggregatingState:
+    def get_aggregating_state(self, state_descriptor: AggregatingStateDescriptor[A, R]) -> AggregatingState[A, R]:
         """Return the aggregating state of that name, the same object each time."""
 
 
@@ -435,7 +430,7 @@ class StateDescriptor:
         return f"{type(self).__name__}({self.name!r}, {self.type_info!r})"
 
 
-class ValueStateDescriptor(StateDescriptor):
+class ValueStateDescriptor(StateDescriptor, Generic[T]):
     """Of a `ValueState`. PyFlink's ``ValueStateDescriptor``.
 
     Examples
@@ -450,7 +445,7 @@ class ValueStateDescriptor(StateDescriptor):
         super().__init__(name, value_type_info)
 
 
-class ListStateDescriptor(StateDescriptor):
+class ListStateDescriptor(StateDescriptor, Generic[T]):
     """Of a `ListState`. PyFlink's ``ListStateDescriptor``.
 
     Examples
@@ -465,7 +460,7 @@ class ListStateDescriptor(StateDescriptor):
         super().__init__(name, None if elem_type_info is None else Types.LIST(elem_type_info))
 
 
-class MapStateDescriptor(StateDescriptor):
+class MapStateDescriptor(StateDescriptor, Generic[K, V]):
     """Of a `MapState` or a `BroadcastState`. PyFlink's ``MapStateDescriptor``.
 
     Examples
@@ -483,7 +478,7 @@ class MapStateDescriptor(StateDescriptor):
         super().__init__(name, Types.MAP(*types))
 
 
-class ReducingStateDescriptor(StateDescriptor):
+class ReducingStateDescriptor(StateDescriptor, Generic[T]):
     """Of a `ReducingState`. PyFlink's ``ReducingStateDescriptor``.
 
     Parameters
@@ -500,7 +495,7 @@ class ReducingStateDescriptor(StateDescriptor):
 
     kind = "reducing"
 
-    def __init__(self, name: str, reduce_function: Any, type_info: TypeInformation | None) -> None:
+    def __init__(self, name: str, reduce_function: object, type_info: TypeInformation | None) -> None:
         super().__init__(name, type_info)
         if not hasattr(reduce_function, "reduce") and not callable(reduce_function):
             raise TypeError("The input must be a ReduceFunction or a callable function!")
@@ -511,7 +506,7 @@ class ReducingStateDescriptor(StateDescriptor):
         return self._reduce_function
 
 
-class AggregatingStateDescriptor(StateDescriptor):
+class AggregatingStateDescriptor(StateDescriptor, Generic[A, R]):
     """Of an `AggregatingState`; the type is that of the accumulator. PyFlink's ``AggregatingStateDescriptor``.
 
     Examples
@@ -529,7 +524,7 @@ class AggregatingStateDescriptor(StateDescriptor):
 
     kind = "aggregating"
 
-    def __init__(self, name: str, agg_function: Any, state_type_info: TypeInformation | None) -> None:
+    def __init__(self, name: str, agg_function: object, state_type_info: TypeInformation | None) -> None:
         super().__init__(name, state_type_info)
         methods = ("create_accumulator", "add", "get_result", "merge")
         if not all(hasattr(agg_function, method) for method in methods):

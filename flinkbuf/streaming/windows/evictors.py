@@ -8,10 +8,11 @@ from __future__ import annotations
 import datetime
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple
 
 from flinkbuf._core.operators.stream_operator import NO_TIMESTAMP
 from flinkbuf.types.duration import Duration, Time, milliseconds_of
+from flinkbuf.types.type_parameters import WINDOW, T
 
 __all__ = ["CountEvictor", "DeltaEvictor", "Evictor", "TimeEvictor", "TimestampedValue"]
 
@@ -23,11 +24,26 @@ class TimestampedValue(NamedTuple):
     timestamp: int
 
 
-class Evictor(ABC):
+class Evictor(ABC, Generic[WINDOW]):
     """Drops records of a window each time it fires; to derive from."""
 
+    class EvictorContext(ABC):
+        """What an evictor may ask. Implemented by the window operator."""
+
+        @abstractmethod
+        def get_current_processing_time(self) -> int:
+            """Return the time of the task's clock."""
+
+        @abstractmethod
+        def get_current_watermark(self) -> int:
+            """Return the operator's watermark."""
+
+        @abstractmethod
+        def get_metric_group(self) -> object:
+            """Return the metrics of the operator."""
+
     @abstractmethod
-    def evict_before(self, elements: list[TimestampedValue], size: int, window: Any, ctx: Any) -> None:
+    def evict_before(self, elements: list[TimestampedValue], size: int, window: WINDOW, ctx: EvictorContext) -> None:
         """Take records out of the list before the function sees them.
 
         Parameters
@@ -38,16 +54,16 @@ class Evictor(ABC):
             How many there are.
         window : Window
             The window.
-        ctx : object
-            Has ``get_current_processing_time()``, ``get_current_watermark()`` and ``get_metric_group()``.
+        ctx : Evictor.EvictorContext
+            Has the times and the metrics.
         """
 
     @abstractmethod
-    def evict_after(self, elements: list[TimestampedValue], size: int, window: Any, ctx: Any) -> None:
+    def evict_after(self, elements: list[TimestampedValue], size: int, window: WINDOW, ctx: EvictorContext) -> None:
         """Take records out of the list after the function saw them, as `evict_before`."""
 
 
-class _OnceEvictor(Evictor):
+class _OnceEvictor(Evictor[object]):
     """Does its work either before or after the function."""
 
     def __init__(self, do_evict_after: bool):
@@ -108,16 +124,16 @@ class TimeEvictor(_OnceEvictor):
             elements[:] = [element for element in elements if element.timestamp > newest - self.window_size_ms]
 
 
-class DeltaEvictor(_OnceEvictor):
+class DeltaEvictor(_OnceEvictor, Generic[T]):
     """Keeps the records that are nearer to the last one than a threshold."""
 
-    def __init__(self, threshold: float, delta_function: Callable[[Any, Any], float], do_evict_after: bool = False):
+    def __init__(self, threshold: float, delta_function: Callable[[T, T], float], do_evict_after: bool = False):
         super().__init__(do_evict_after)
         self.threshold = threshold
         self.delta_function = delta_function
 
     @staticmethod
-    def of(threshold: float, delta_function: Callable[[Any, Any], float], do_evict_after: bool = False) -> DeltaEvictor:
+    def of(threshold: float, delta_function: Callable[[T, T], float], do_evict_after: bool = False) -> DeltaEvictor[T]:
         """Return one that drops where ``delta_function(record, last)`` is at least `threshold`."""
         return DeltaEvictor(threshold, delta_function, do_evict_after)
 

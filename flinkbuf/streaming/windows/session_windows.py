@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import datetime
+from abc import abstractmethod
 from collections.abc import Collection, Iterable
 from operator import index
-from typing import Any
 
 from flinkbuf.streaming.windows.assigner import (
     MergingWindowAssigner,
@@ -33,12 +33,9 @@ class _SessionWindows(MergingWindowAssigner[object, TimeWindow]):
 
     _is_event_time: bool
 
-    def __init__(self, gap: Any):
-        self._gap = gap
-
+    @abstractmethod
     def _gap_after(self, element: object) -> int:
-        gap: int = self._gap
-        return gap
+        """Return how long after this record another one still belongs to its session."""
 
     def assign_windows(
         self, element: object, timestamp: int, context: WindowAssigner.WindowAssignerContext
@@ -60,16 +57,18 @@ class _SessionWindows(MergingWindowAssigner[object, TimeWindow]):
     def is_event_time(self) -> bool:
         return self._is_event_time
 
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self._gap})"
-
 
 class _FixedGap(_SessionWindows):
     def __init__(self, session_gap: int):
         if session_gap <= 0:
             raise ValueError(f"{type(self).__name__} parameters must satisfy 0 < size, got {session_gap} ms")
-        super().__init__(session_gap)
         self.session_gap_ms = session_gap
+
+    def _gap_after(self, element: object) -> int:
+        return self.session_gap_ms
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.session_gap_ms})"
 
 
 class _DynamicGap(_SessionWindows):
@@ -77,15 +76,15 @@ class _DynamicGap(_SessionWindows):
         extractor = session_window_time_gap_extractor
         if not hasattr(extractor, "extract"):
             raise TypeError(f"a gap extractor has a method extract(element), got {extractor!r}")
-        super().__init__(extractor)
+        self._extractor = extractor
 
     def _gap_after(self, element: object) -> int:
-        gap = self._gap.extract(element)
+        gap = self._extractor.extract(element)
         try:
             gap_ms = index(gap)
         except TypeError:
             raise TypeError(
-                f"a session gap is an int, in milliseconds; {type(self._gap).__name__}.extract gave "
+                f"a session gap is an int, in milliseconds; {type(self._extractor).__name__}.extract gave "
                 f"{type(gap).__name__} {gap!r}"
             ) from None
         if gap_ms <= 0:
@@ -93,7 +92,7 @@ class _DynamicGap(_SessionWindows):
         return gap_ms
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({type(self._gap).__name__})"
+        return f"{type(self).__name__}({type(self._extractor).__name__})"
 
 
 class EventTimeSessionWindows(_FixedGap):

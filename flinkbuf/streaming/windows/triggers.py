@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import operator
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from flinkbuf.streaming.state.state import ReducingStateDescriptor, ValueStateDescriptor
 from flinkbuf.streaming.windows.trigger import Trigger, TriggerResult
@@ -14,6 +14,7 @@ from flinkbuf.types.duration import Duration, Time, milliseconds_of
 from flinkbuf.types.types import Types
 
 T = TypeVar("T", contravariant=True)
+V = TypeVar("V")
 W = TypeVar("W", bound=Window, contravariant=True)
 
 __all__ = ["CountTrigger", "DeltaTrigger", "NeverTrigger", "ProcessingTimeoutTrigger", "PurgingTrigger"]
@@ -72,20 +73,20 @@ class NeverTrigger(_RecordTrigger):
         return TriggerResult.CONTINUE
 
 
-class DeltaTrigger(_RecordTrigger):
+class DeltaTrigger(_RecordTrigger, Generic[V]):
     """Fires when a record is further from the one at the last firing than a threshold. Flink's; PyFlink has none."""
 
-    def __init__(self, threshold: float, delta_function: Callable[[Any, Any], float]):
+    def __init__(self, threshold: float, delta_function: Callable[[V, V], float]):
         self.threshold = threshold
         self.delta_function = delta_function
         self._last = ValueStateDescriptor("last-element", Types.PICKLED_BYTE_ARRAY())
 
     @staticmethod
-    def of(threshold: float, delta_function: Callable[[Any, Any], float]) -> DeltaTrigger:
+    def of(threshold: float, delta_function: Callable[[V, V], float]) -> DeltaTrigger[V]:
         """Return one that fires when ``delta_function(old, new)`` is greater than `threshold`."""
         return DeltaTrigger(threshold, delta_function)
 
-    def on_element(self, element: object, timestamp: int, window: Window, ctx: Trigger.TriggerContext) -> TriggerResult:
+    def on_element(self, element: Any, timestamp: int, window: Window, ctx: Trigger.TriggerContext) -> TriggerResult:
         state = ctx.get_partitioned_state(self._last)
         last = state.value()
         if last is None:

@@ -17,18 +17,20 @@ from flinkbuf.datastream import (
     CoMapFunction,
     DataStream,
     FlatMapFunction,
+    KeyedProcessFunction,
     KeyedStream,
     MapFunction,
     OutputTag,
     ProcessFunction,
     ProcessJoinFunction,
     ProcessWindowFunction,
+    RuntimeContext,
     StreamExecutionEnvironment,
     WindowFunction,
 )
 from flinkbuf.datastream.connectors import FileSink, NumberSequenceSource
 from flinkbuf.datastream.data_stream import CloseableIterator
-from flinkbuf.datastream.state import MapStateDescriptor
+from flinkbuf.datastream.state import MapStateDescriptor, ValueState, ValueStateDescriptor
 from flinkbuf.datastream.window import TimeWindow, TumblingEventTimeWindows
 
 if TYPE_CHECKING:
@@ -219,6 +221,25 @@ def windows_and_joined_streams_know_it_too(env: StreamExecutionEnvironment) -> N
 def connectors_are_seen(env: StreamExecutionEnvironment) -> None:
     numbers = env.from_source(NumberSequenceSource(1, 10), WatermarkStrategy.no_watermarks(), "numbers")
     numbers.sink_to(FileSink.for_row_format("/tmp/out", Encoder.simple_string_encoder()).build())
+
+
+def what_meets_in_a_join_keeps_its_type(env: StreamExecutionEnvironment) -> None:
+    words, pairs = env.from_collection(["to", "be"]), env.from_collection([("to", 1.5)])
+    by_word = words.join(pairs).where(lambda word: word.upper()).equal_to(lambda pair: pair[0])
+    joined = by_word.window(TumblingEventTimeWindows.of(Time.hours(1))).apply(lambda word, pair: (len(word), pair[1]))
+    assert_type(joined, DataStream[tuple[int, float]])
+
+
+def tags_and_states_may_say_of_what_they_are(env: StreamExecutionEnvironment) -> None:
+    late: OutputTag[tuple[str, int]] = OutputTag("late")
+    assert_type(env.from_collection(["to"]).map(len).get_side_output(late), DataStream[tuple[str, int]])
+
+
+class OncePerWord(KeyedProcessFunction[str, int]):
+    def open(self, runtime_context: RuntimeContext) -> None:
+        seen: ValueStateDescriptor[int] = ValueStateDescriptor("seen", Types.INT())
+        self.seen = runtime_context.get_state(seen)
+        assert_type(self.seen, ValueState[int])
 
 
 def what_a_declared_type_makes_of_records_is_open(env: StreamExecutionEnvironment) -> None:
