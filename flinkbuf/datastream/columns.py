@@ -40,7 +40,7 @@ from flinkbuf.streaming.columns.ranked_rows import MAX_ORDERS, RankedRows
 from flinkbuf.streaming.columns.sliced_windows import CumulatingWindows, SlicedWindows
 from flinkbuf.streaming.sinks.collect import BATCHES_CAPACITY, Collector
 from flinkbuf.streaming.sinks.sink import Sink, SupportsPreprocessing
-from flinkbuf.streaming.sinks.sink_factories import CollectBatchesFactory, SinkWriterFactory
+from flinkbuf.streaming.sinks.sink_factories import CollectBatchesFactory
 from flinkbuf.streaming.time.watermark_strategy import WatermarkStrategy
 from flinkbuf.streaming.windows.assigner import WindowAssigner
 from flinkbuf.streaming.windows.count_windows import CountSlidingWindowAssigner, CountTumblingWindowAssigner
@@ -512,7 +512,7 @@ class ColumnStream:
             of_columns = sink.of_columns(self.schema() if self._find_schema is None else None)
         if of_columns is None:
             return self.as_records().sink_to(sink)
-        return self._stream._sink("Writer", SinkWriterFactory(of_columns, takes_batches=True))
+        return self._stream._write_with(of_columns, takes_batches=True)
 
     def print(self, sink_identifier: str | None = None) -> DataStreamSink:
         """Print each row to the standard output, as `DataStream.print` does.

@@ -26,7 +26,7 @@ from flinkbuf.datastream.arguments import (
     with_names,
 )
 from flinkbuf.datastream.connected_streams import BroadcastConnectedStream, BroadcastStream, ConnectedStreams
-from flinkbuf.datastream.data_stream_sink import CloseableIterator, DataStreamSink
+from flinkbuf.datastream.data_stream_sink import CloseableIterator, DataStreamSink, GloballyCommittedSink
 from flinkbuf.datastream.joined_streams import CoGroupedStreams, IntervalJoin, JoinedStreams
 from flinkbuf.datastream.program.operator_factories import (
     FunctionFactory,
@@ -69,6 +69,7 @@ from flinkbuf.streaming.sinks.sink import Sink, SupportsPreprocessing
 from flinkbuf.streaming.sinks.sink_factories import (
     PRINT_SINK_NAME,
     CollectSinkFactory,
+    GlobalCommitterFactory,
     PrintSinkFactory,
     SinkWriterFactory,
     sink_factory_of,
@@ -1283,7 +1284,7 @@ class DataStream(Generic[T]):
             stream = transformer.apply(self)
         if isinstance(sink, Sink):
             sink = sink.of_records(stream._value_type)
-        return stream._sink("Writer", SinkWriterFactory(sink))
+        return stream._write_with(sink)
 
     @overload
     def execute_and_collect(
@@ -1478,6 +1479,16 @@ class DataStream(Generic[T]):
         sink = self._transform(name, None, factory, is_sink=True)._operator("sink")  # type: ignore[arg-type]
         sink.contract = "Data Sink"
         return DataStreamSink(sink)
+
+    def _write_with(self, sink: Sink, takes_batches: bool = False) -> DataStreamSink:
+        """Add the writers of a sink, and its only committer behind them if there is one."""
+        factory = SinkWriterFactory(sink, takes_batches)
+        if not getattr(sink, "commits_globally", False):
+            return self._sink("Writer", factory)
+        writers = self._transform("Writer", None, factory)  # type: ignore[arg-type]
+        committer = writers._sink("Committer", GlobalCommitterFactory(sink)).set_parallelism(1)._transformation
+        committer.max_allowed_parallelism = 1
+        return GloballyCommittedSink(writers._operator("sink"), committer)
 
     def _collect_to(self, collector: Any) -> None:
         """Add a sink of one subtask that hands the records to the program."""

@@ -157,6 +157,38 @@ class DataStreamSink:
         return self
 
 
+class GloballyCommittedSink(DataStreamSink):
+    """The end of a stream in two operators: writers, and the one that commits for all of them.
+
+    What is said of the sink is said of both, but for the parallelism, which is that of the writers.
+    """
+
+    def __init__(self, writers: OperatorTransformation, committer: OperatorTransformation) -> None:
+        super().__init__(writers)
+        self._committer = committer
+
+    def name(self, name: str) -> DataStreamSink:
+        """Say what both are called, each with what it is."""
+        self._committer.name = f"{name}: Committer"
+        return super().name(f"{name}: Writer")
+
+    def uid(self, uid: str) -> DataStreamSink:
+        """Give both an id."""
+        self._committer.uid = f"Sink Committer: {uid}" if uid else None
+        return super().uid(uid)
+
+    def set_uid_hash(self, uid_hash: str) -> DataStreamSink:
+        """Give the writers an operator id, and the committer one that follows from it."""
+        super().set_uid_hash(uid_hash)
+        self._committer.uid = f"Sink Committer: {self._transformation.uid_hash}"
+        return self
+
+    def slot_sharing_group(self, slot_sharing_group: str | SlotSharingGroup) -> DataStreamSink:
+        """Let both share slots with the operators of this group only."""
+        self._committer.slot_sharing_group = group_name(slot_sharing_group)
+        return super().slot_sharing_group(slot_sharing_group)
+
+
 class CloseableIterator(Generic[T]):
     """The records of a running job, one by one; closing it ends the job.
 

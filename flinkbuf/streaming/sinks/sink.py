@@ -24,6 +24,8 @@ __all__ = [
     "CommitRequest",
     "CommitState",
     "Committer",
+    "CommitterContext",
+    "GlobalCommitter",
     "Sink",
     "SinkContext",
     "SinkWriter",
@@ -53,6 +55,17 @@ class WriterContext:
     def parallelism(self) -> int:
         """Return how many subtasks the sink has."""
         return self.task.parallelism
+
+
+@dataclass(frozen=True)
+class CommitterContext:
+    """What a global committer is told when it is made. Flink: CommitterInitContext."""
+
+    task: TaskInfo
+    metrics: object = None
+    restored_checkpoint_id: int | None = None  # None: the sink begins with nothing
+    operator_id: str = ""  # 32 hex digits
+    checkpointing_enabled: bool = False
 
 
 class SinkWriter:
@@ -100,8 +113,28 @@ class Committer:
         """Free what was opened; called once."""
 
 
+class GlobalCommitter(Committer):
+    """Makes visible at once what all writers of a sink prepared; a job has one of it. Flink: GlobalCommitter."""
+
+    def combine(self, committables: Sequence[Any], checkpoint_id: int) -> object:
+        """Return the one thing to commit for a checkpoint, of what the writers prepared before it; never of nothing.
+
+        It is kept in the checkpoint, so that `commit` can be called with it again after a failure.
+        """
+        raise NotImplementedError(f"{type(self).__name__}.combine")
+
+
 class Sink:
-    """Where records go: ``stream.sink_to(sink)``. It is pickled, and makes a writer in each subtask. Flink: Sink."""
+    """Where records go: ``stream.sink_to(sink)``. It is pickled, and makes a writer in each subtask. Flink: Sink.
+
+    Attributes
+    ----------
+    commits_globally : bool
+        What the writers prepare goes to one operator of one subtask, whose `GlobalCommitter` commits all of a
+        checkpoint at once; else each subtask commits its own with what `create_committer` gives.
+    """
+
+    commits_globally = False
 
     def create_writer(self, context: WriterContext) -> SinkWriter:
         """Make the writer of one subtask."""
@@ -114,6 +147,10 @@ class Sink:
     def create_committer(self) -> Committer | None:
         """Make the committer of one subtask; None: what is flushed is done."""
         return None
+
+    def create_global_committer(self, context: CommitterContext) -> GlobalCommitter:
+        """Make the only committer of the sink, where it `commits_globally`."""
+        raise NotImplementedError(f"{type(self).__name__}.create_global_committer")
 
     def of_records(self, type_info: TypeInformation | None) -> Sink:
         """Return the sink of a stream's records, which have this declared type; None: not declared."""

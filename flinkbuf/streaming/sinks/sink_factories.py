@@ -18,6 +18,7 @@ from flinkbuf.streaming.sinks.sink_operator import (
     CheckpointedSinkOperator,
     CollectBatchesOperator,
     CollectSinkOperator,
+    GlobalCommitterOperator,
     PrintSinkOperator,
     SinkWriterOperator,
 )
@@ -98,6 +99,17 @@ class SinkWriterFactory:
     def __call__(self) -> SinkWriterOperator:
         """Make the operator of one subtask."""
         return BatchWriterOperator(self.sink) if self.takes_batches else SinkWriterOperator(self.sink)
+
+
+@dataclass(frozen=True)
+class GlobalCommitterFactory:
+    """The operator behind the writers of a sink that commits globally."""
+
+    sink: Sink
+
+    def __call__(self) -> GlobalCommitterOperator:
+        """Make the only operator."""
+        return GlobalCommitterOperator(self.sink)
 
 
 class CollectSinkFactory:

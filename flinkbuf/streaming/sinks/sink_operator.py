@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from flinkbuf._core.operators.sink_operator import SinkFunctionOperator, SinkWriterOperatorBase
+from flinkbuf._core.operators.stream_operator import NO_TIMESTAMP
 from flinkbuf._core.value.own_value import copied
 from flinkbuf.errors import FlinkbufError
 from flinkbuf.log import logger
@@ -17,7 +18,16 @@ from flinkbuf.streaming.chain.by_reference import CannotBeginAgainError
 from flinkbuf.streaming.chain.checkpointed_function import FunctionCheckpoints
 from flinkbuf.streaming.sinks.collect import CollectedPart, Collector
 from flinkbuf.streaming.sinks.print_sink import PrintLines, line_prefix
-from flinkbuf.streaming.sinks.sink import CommitRequest, CommitState, Committer, Sink, SinkWriter, WriterContext
+from flinkbuf.streaming.sinks.sink import (
+    CommitRequest,
+    CommitState,
+    Committer,
+    CommitterContext,
+    GlobalCommitter,
+    Sink,
+    SinkWriter,
+    WriterContext,
+)
 from flinkbuf.streaming.sinks.value_text import TextOf
 from flinkbuf.streaming.state.state import ListStateDescriptor
 from flinkbuf.types.values import Watermark
@@ -156,13 +166,15 @@ class SinkWriterOperator(SinkWriterOperatorBase):
     """Writes with a `SinkWriter`; what the writer prepares is committed once it counts.
 
     With checkpoints that is when the first one that was taken behind it is complete, without when a bounded job ends.
-    Writer and committer are one operator, so nothing is between them that could be lost.
+    Writer and committer are one operator, so nothing is between them that could be lost. A sink that commits globally
+    has its committer in the operator behind, which is sent what was prepared before the barrier that it belongs to.
     """
 
     takes_batches = False
 
     def __init__(self, sink: Sink) -> None:
         self._sink = sink
+        self._gives_committables = getattr(sink, "commits_globally", False)  # to the operator behind
         self._writer: SinkWriter | None = None
         self._committer: Committer | None = None
         self._prepared: list[CommitRequest] = []  # since the last checkpoint was taken
@@ -246,7 +258,11 @@ class SinkWriterOperator(SinkWriterOperatorBase):
     def _flush(self, end_of_input: bool) -> None:
         writer = self._opened_writer()
         writer.flush(end_of_input)
-        self._prepared += [CommitRequest(each) for each in writer.prepare_commit()]
+        for each in writer.prepare_commit():
+            if self._gives_committables:
+                self.output.collect(each, NO_TIMESTAMP)
+            else:
+                self._prepared.append(CommitRequest(each))
 
     def _opened_writer(self) -> SinkWriter:
         if self._writer is None:
@@ -254,22 +270,8 @@ class SinkWriterOperator(SinkWriterOperatorBase):
         return self._writer
 
     def _commit(self, requests: list[CommitRequest]) -> None:
-        while requests and self._committer is not None:
-            for request in requests:
-                request.state = CommitState.PENDING
-            self._committer.commit(requests)
-            for request in requests:
-                self._note_outcome(request)
-            requests = [request for request in requests if request.state is CommitState.RETRY]
-
-    def _note_outcome(self, request: CommitRequest) -> None:
-        request.attempts += 1
-        if request.state is CommitState.FAILED:
-            logger.error("%s cannot be committed and is given up: %s", request.committable, request.error)
-        elif request.state is CommitState.RETRY and request.attempts >= COMMIT_ATTEMPTS:
-            reason = "" if request.error is None else f": {request.error}"
-            text = f"{request.committable} could not be committed in {COMMIT_ATTEMPTS} attempts{reason}"
-            raise FlinkbufError(text) from request.error
+        if self._committer is not None:
+            commit_all(self._committer, requests)
 
     def close(self) -> None:
         """Close both, the committer also if the writer's close fails."""
@@ -300,3 +302,105 @@ class BatchWriterOperator(SinkWriterOperator):
         element = self._pages.element_of(value)
         self.sink_context.timestamps = element.timestamps
         super().process_element(without_dictionaries(element.batch), timestamp)
+
+
+class GlobalCommitterOperator(SinkFunctionOperator):
+    """Commits what the writers of all subtasks prepared, once for each checkpoint; it has one subtask.
+
+    What a writer prepared before a barrier comes before that barrier. Where an unaligned one has overtaken it, it is
+    part of the checkpoint as a record on its way, and is committed with the next one.
+    """
+
+    def __init__(self, sink: Sink) -> None:
+        super().__init__(self._take)
+        self._sink = sink
+        self._committer: GlobalCommitter | None = None
+        self._prepared: list[object] = []  # since the last checkpoint was taken
+        self._requests: list[tuple[int, CommitRequest]] = []  # with the checkpoint that each belongs to, oldest first
+        self._last_id = 0  # the last checkpoint that was taken
+
+    def initialize_state(self, snapshot: OperatorSnapshot | None) -> None:
+        """Get what was to be committed with the restored checkpoint or one before."""
+        super().initialize_state(snapshot)
+        states = self.context.operator_state
+        self._committables = states.get_list_state(ListStateDescriptor(COMMITTABLES_STATE, None))
+        self._last = states.get_alike_list_state(ListStateDescriptor(LAST_CHECKPOINT_STATE, None))
+
+    def open(self) -> None:
+        """Make the committer, and commit at once what a restored checkpoint holds, since it counts."""
+        super().open()
+        restored_id = max(self._last.get(), default=None)
+        self._last_id = restored_id or 0
+        of = self.context
+        context = CommitterContext(of.task, of.metrics, restored_id, of.operator_id, of.settings.checkpointing_enabled)
+        self._committer = self._sink.create_global_committer(context)
+        restored = sorted(self._committables.get(), key=lambda each: each[0])
+        commit_all(self._committer, [CommitRequest(committable, is_restored=True) for _, committable in restored])
+
+    def _take(self, committable: object) -> None:
+        self._prepared.append(committable)
+
+    def snapshot_state(self, checkpoint_id: int) -> OperatorSnapshot:
+        """Keep all that is not committed; what came since the last checkpoint waits for this one."""
+        self._combine(checkpoint_id)
+        self._last_id = checkpoint_id
+        self._committables.update([(belongs_to, request.committable) for belongs_to, request in self._requests])
+        self._last.update([checkpoint_id])
+        return super().snapshot_state(checkpoint_id)
+
+    def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
+        """Commit what belongs to this checkpoint, or to one before whose notice was lost."""
+        due = [request for belongs_to, request in self._requests if belongs_to <= checkpoint_id]
+        self._requests = [each for each in self._requests if each[0] > checkpoint_id]
+        commit_all(self._opened_committer(), due)
+
+    def finish(self) -> None:
+        """A bounded job has come to its end: if no checkpoint follows, what was written becomes visible now."""
+        settings = self.context.settings
+        if not (settings.checkpointing_enabled and settings.checkpoints_after_tasks_finish):
+            self._combine(self._last_id + 1)
+            requests, self._requests = [request for _, request in self._requests], []
+            commit_all(self._opened_committer(), requests)
+
+    def _combine(self, checkpoint_id: int) -> None:
+        prepared, self._prepared = self._prepared, []
+        if prepared:
+            committable = self._opened_committer().combine(prepared, checkpoint_id)
+            self._requests.append((checkpoint_id, CommitRequest(committable)))
+
+    def _opened_committer(self) -> GlobalCommitter:
+        if self._committer is None:
+            raise RuntimeError("a committer was used before it was opened")
+        return self._committer
+
+    def close(self) -> None:
+        """Close the committer."""
+        if self._committer is not None:
+            self._committer.close()
+
+
+def commit_all(committer: Committer, requests: list[CommitRequest]) -> None:
+    """Commit requests until each is committed, or given up by the committer.
+
+    Raises
+    ------
+    FlinkbufError
+        If one could not be committed in `COMMIT_ATTEMPTS` attempts.
+    """
+    while requests:
+        for request in requests:
+            request.state = CommitState.PENDING
+        committer.commit(requests)
+        for request in requests:
+            _note_outcome(request)
+        requests = [request for request in requests if request.state is CommitState.RETRY]
+
+
+def _note_outcome(request: CommitRequest) -> None:
+    request.attempts += 1
+    if request.state is CommitState.FAILED:
+        logger.error("%s cannot be committed and is given up: %s", request.committable, request.error)
+    elif request.state is CommitState.RETRY and request.attempts >= COMMIT_ATTEMPTS:
+        reason = "" if request.error is None else f": {request.error}"
+        text = f"{request.committable} could not be committed in {COMMIT_ATTEMPTS} attempts{reason}"
+        raise FlinkbufError(text) from request.error

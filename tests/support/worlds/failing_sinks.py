@@ -4,7 +4,9 @@ from flinkbuf.streaming.state.snapshot import OperatorSnapshot
 
 
 def stored(snapshot):
-    """A snapshot as it comes back from a storage."""
+    """A snapshot as it comes back from a storage; one of several operators has come back already."""
+    if isinstance(snapshot, tuple):
+        return snapshot
     return OperatorSnapshot.decode(snapshot.encode())
 
 
