@@ -9,7 +9,6 @@ from typing import IO, TYPE_CHECKING, Any
 from flinkbuf._core.value.own_value import copied
 from flinkbuf.common.serialization import RowDataBulkWriterFactory
 from flinkbuf.datastream.formats.parquet_columns import (
-    ROWS_PER_GROUP,
     ParquetColumnFiles,
     ParquetColumns,
     groups_in,
@@ -17,6 +16,7 @@ from flinkbuf.datastream.formats.parquet_columns import (
 )
 from flinkbuf.errors import CorruptDataError
 from flinkbuf.records.arrow_batches import ARROW_NAMES
+from flinkbuf.streaming.lakes.parquet_writer import ROWS_PER_GROUP
 from flinkbuf.streaming.sources.file_format import BulkFormat, ColumnFormat
 from flinkbuf.streaming.sources.file_split import FileSplit
 from flinkbuf.streaming.sources.wanted_columns import kept_description, wanted_schema

@@ -21,9 +21,9 @@ from flinkbuf.datastream.connectors.file_system import (  # noqa: E402
     FileSink,
     OnCheckpointRollingPolicy,
 )
-from flinkbuf.datastream.formats import parquet_columns  # noqa: E402
 from flinkbuf.datastream.formats.parquet import ParquetBulkWriters  # noqa: E402
 from flinkbuf.datastream.formats.parquet_columns import ParquetColumnFiles  # noqa: E402
+from flinkbuf.streaming.lakes import parquet_writer  # noqa: E402
 from flinkbuf.streaming.sinks.collect import BATCHES_CAPACITY  # noqa: E402
 
 
@@ -71,7 +71,7 @@ def test_batches_are_written_as_they_are(tmp_path, parallelism):
 
 
 def test_small_batches_become_row_groups(tmp_path, monkeypatch):
-    monkeypatch.setattr(parquet_columns, "ROWS_PER_GROUP", 10)
+    monkeypatch.setattr(parquet_writer, "ROWS_PER_GROUP", 10)
     with open(tmp_path / "a", "wb") as file:
         writer = ParquetColumnFiles(pa.schema([("n", pa.int64())]))(file)
         for count in (3, 3, 0, 3, 3, 45, 1):
@@ -79,7 +79,7 @@ def test_small_batches_become_row_groups(tmp_path, monkeypatch):
         writer.finish()
     metadata = pq.ParquetFile(tmp_path / "a").metadata
     assert [metadata.row_group(index).num_rows for index in range(metadata.num_row_groups)] == [12, 20, 20, 5, 1]
-    monkeypatch.setattr(parquet_columns, "_BYTES_PER_GROUP", 8)
+    monkeypatch.setattr(parquet_writer, "_BYTES_PER_GROUP", 8)
     with open(tmp_path / "b", "wb") as file:
         writer = ParquetColumnFiles(pa.schema([("n", pa.int64())]))(file)
         writer.add_element(pa.record_batch({"n": [1]}))
