@@ -11,6 +11,7 @@ from flinkbuf.lazy_names import bring
 __all__ = ["DeliveryGuarantee", "Sink", "Source"]
 
 _NAMES = {
+    "delta": "DeltaSink DeltaSource",
     "file_system": (
         "BucketAssigner FileEnumeratorProvider FileSink FileSource FileSourceBuilder FileSplitAssignerProvider "
         "OutputFileConfig RollingPolicy StreamFormat StreamingFileSink"

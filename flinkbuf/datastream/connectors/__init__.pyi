@@ -3,6 +3,8 @@
 from flinkbuf.datastream.connectors.base import DeliveryGuarantee as DeliveryGuarantee
 from flinkbuf.datastream.connectors.base import Sink as Sink
 from flinkbuf.datastream.connectors.base import Source as Source
+from flinkbuf.datastream.connectors.delta import DeltaSink as DeltaSink
+from flinkbuf.datastream.connectors.delta import DeltaSource as DeltaSource
 from flinkbuf.datastream.connectors.file_system import BucketAssigner as BucketAssigner
 from flinkbuf.datastream.connectors.file_system import FileEnumeratorProvider as FileEnumeratorProvider
 from flinkbuf.datastream.connectors.file_system import FileSink as FileSink
