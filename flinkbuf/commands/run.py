@@ -32,7 +32,7 @@ EXAMPLES = """examples:
   python -m flinkbuf run -D restart-strategy.type=fixed-delay -D restart-strategy.fixed-delay.attempts=3 flights.py
 
 exit codes: what the script exits with; 1 if it raised an exception, such as that of a failed job; 2 if the command line
-is wrong; 130 after Ctrl-C."""
+is wrong; 130 after Ctrl-C; 143 after SIGTERM while a job runs, 0 if the job was drained."""
 
 
 def add_arguments(parser: ArgumentParser) -> None:

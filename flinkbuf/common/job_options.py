@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from datetime import timedelta
 
-from flinkbuf.common import options
+from flinkbuf.common import checkpoint_options, options
 from flinkbuf.common.configuration import Configuration
 from flinkbuf.common.restart_strategy import RestartStrategies, RestartStrategyConfiguration
 from flinkbuf.config import NetworkConfig
@@ -16,6 +16,7 @@ from flinkbuf.runtime.master.restart_strategy import (
     NoRestart,
     RestartConfig,
 )
+from flinkbuf.runtime.process.termination import SAVEPOINT, TerminationSettings
 from flinkbuf.runtime.scheduler.job_master_config import JobMasterConfig
 
 
@@ -143,6 +144,41 @@ def network_config_of(configuration: Configuration) -> NetworkConfig:
         If a value cannot be read or is out of range.
     """
     return NetworkConfig.from_flink(options.network_options(configuration))
+
+
+def termination_of(configuration: Configuration) -> TerminationSettings:
+    """Return what SIGTERM does to a job.
+
+    Raises
+    ------
+    ValueError
+        The values contradict each other, or others.
+
+    Examples
+    --------
+    >>> termination_of(Configuration())
+    TerminationSettings(mode='SUSPEND', is_draining=False, grace_ms=25000)
+    """
+    mode, drains = options.TERMINATION_MODE, options.TERMINATION_DRAINS
+    settings = TerminationSettings(
+        options.read(configuration, mode),
+        options.read(configuration, drains),
+        options.read(configuration, options.TERMINATION_GRACE),
+    )
+    if settings.grace_ms < 1:
+        raise ValueError(f"{options.TERMINATION_GRACE.key} must be more than 0 ms")
+    if settings.mode != SAVEPOINT:
+        if settings.is_draining:
+            raise ValueError(f"{drains.key} is for {mode.key} {SAVEPOINT}: other modes drain nothing")
+        return settings
+    if options.read(configuration, options.SAVEPOINT_DIRECTORY) is None:
+        raise ValueError(f"{mode.key} {SAVEPOINT} needs {options.SAVEPOINT_DIRECTORY.key}, where savepoints go")
+    if checkpoint_options.high_availability_of(configuration) is not None and not settings.is_draining:
+        raise ValueError(
+            f"{mode.key} {SAVEPOINT} ends a job for good, and {options.HA_DIRECTORY.key} keeps one that has ended from "
+            "running again: use SUSPEND, with which the program started again goes on from the latest checkpoint"
+        )
+    return settings
 
 
 def _text_of(interval: timedelta) -> str:

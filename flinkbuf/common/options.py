@@ -197,6 +197,11 @@ BATCH_SHUFFLE_MODE = Option(
 SORTED_INPUTS_MEMORY = Option("execution.sorted-inputs.memory", parse_size, 128 * 1024**2)
 CANCELLATION_INTERVAL = Option("task.cancellation.interval", parse_duration_ms, 30_000)
 CANCELLATION_TIMEOUT = Option("task.cancellation.timeout", parse_duration_ms, 180_000)
+TERMINATION_MODE = Option(  # Flink suspends; it has no such options
+    "execution.termination.mode", one_of("SUSPEND", "CANCEL", "SAVEPOINT", "NONE"), "SUSPEND"
+)
+TERMINATION_DRAINS = Option("execution.termination.drain", boolean_of, False)
+TERMINATION_GRACE = Option("execution.termination.grace-period", parse_duration_ms, 25_000)
 
 RESTART_STRATEGY = Option(
     "restart-strategy.type",

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterable
 from difflib import get_close_matches
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
 from flinkbuf.common import checkpoint_options, job_options, options, web_options
 from flinkbuf.common.configuration import Configuration, default_configuration, hide_sensitive_values
@@ -27,6 +27,7 @@ from flinkbuf.runtime.driver.ended_job import EndedJob
 from flinkbuf.runtime.driver.error_report import show_errors
 from flinkbuf.runtime.driver.job_files import CachedFile, JobFiles, PythonArchive, existing, import_place
 from flinkbuf.runtime.graph.transformation import OperatorTransformation
+from flinkbuf.runtime.process.termination import StoppableJob, the_termination
 from flinkbuf.streaming.chain.functions import ParallelSourceFunction
 from flinkbuf.streaming.chain.operator_config import ExecutionSettings
 from flinkbuf.streaming.sinks.collect import DEFAULT_CAPACITY, Collector
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from flinkbuf.runtime.driver.running_job import RunningJob
     from flinkbuf.runtime.graph.job_graph import JobGraph
     from flinkbuf.runtime.graph.stream_graph import StreamGraph
+    from flinkbuf.runtime.process.termination import WatchedJob
     from flinkbuf.runtime.scheduler.job_master_config import JobMasterConfig
     from flinkbuf.streaming.sources.source import Source
     from flinkbuf.types.row import Row
@@ -885,10 +887,13 @@ class StreamExecutionEnvironment:
         >>> result.get_accumulator_result("seen")
         2
         """
-        job, end = self._make_job(job_name, can_be_taken_over=True)
-        with self._progress_of(job):
-            job.run()
-        return end.result.result()
+        try:
+            job, end = self._make_job(job_name, can_be_taken_over=True)
+            with self._progress_of(job):
+                job.run()
+            return end.result.result()
+        finally:
+            the_termination.give_back()
 
     def execute_async(self, job_name: str = DEFAULT_JOB_NAME) -> JobClient:
         """Run all that was made since the last execution, and go on at once; several jobs may run side by side.
@@ -962,6 +967,7 @@ class StreamExecutionEnvironment:
         job_options.network_config_of(self._configuration)
         job_options.master_config_of(self._configuration)
         job_options.restart_of(self._configuration, has_checkpoints=False)
+        job_options.termination_of(self._configuration)
         checkpoint_options.checkpointing_of(self._configuration)
         checkpoint_options.high_availability_of(self._configuration)
         web_options.web_config_of(self._configuration)
@@ -1078,6 +1084,22 @@ class StreamExecutionEnvironment:
         can_be_taken_over: bool = False,
     ) -> tuple[ProgramJob, JobEnd]:
         """Make a job of the program, which is forgotten then: the next execution runs what is made from now on."""
+        watched = the_termination.watch(job_options.termination_of(self._configuration))
+        try:
+            return self._make_watched_job(watched, job_name, on_end, clock, target_name, can_be_taken_over)
+        except BaseException:
+            the_termination.forget(watched)
+            raise
+
+    def _make_watched_job(
+        self,
+        watched: WatchedJob,
+        job_name: str | None,
+        on_end: Iterable[Callable[[BaseException | None], None]],
+        clock: Clock | None,
+        target_name: str | None,
+        can_be_taken_over: bool,
+    ) -> tuple[ProgramJob, JobEnd]:
         from flinkbuf.datastream.program.job_start import start_of
 
         self._warn_of_keys(target_name or job_options.target_name(self._configuration))
@@ -1095,8 +1117,11 @@ class StreamExecutionEnvironment:
             for each in served:
                 each.end()
 
-        calls: list[Callable[[BaseException | None], None]] = [lambda error: files.close(), *on_end, end_serving, end]
+        calls: list[Callable[[BaseException | None], None]] = [watched.ending, lambda error: files.close(), *on_end]
+        calls += [end_serving, end, watched.ended]
         job = end.job = start.make(clock=clock, on_end=calls, is_rescalable=web.is_served)
+        if not isinstance(job, EndedJob):
+            watched.is_of(cast(StoppableJob, job))
         self._forget_program()
         if web.is_watched and not isinstance(job, EndedJob):
             served.append(self._serve(job, web))

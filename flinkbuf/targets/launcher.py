@@ -173,6 +173,8 @@ class Launcher:
             self._leave_launcher(output, errors)
             run_local_manager(order, bundle)
             code = 0
+        except SystemExit as end:
+            code = end.code if isinstance(end.code, int) else 1
         except BaseException:
             text = traceback.format_exc()[-ERROR_LIMIT:]
             os.write(says_failure, text.encode("utf-8", "replace"))

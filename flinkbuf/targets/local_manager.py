@@ -79,7 +79,7 @@ def run_local_manager(order: ManagerOrder, bundle_bytes: bytes) -> None:
         make_task=RunningTask,
     )
     with rare_collections(), short_turns():
-        manager.run()
+        manager.run_until_signal()
 
 
 def _be_like_the_program(order: ManagerOrder) -> None:

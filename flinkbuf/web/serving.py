@@ -20,6 +20,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TextIO
 
 from flinkbuf.log import logger
+from flinkbuf.runtime.process.termination import the_termination
 from flinkbuf.web.json_lines import JsonLinesReporter
 from flinkbuf.web.served_job import LINGER_MS, ServedJob
 
@@ -216,6 +217,8 @@ def _close_when_seen() -> None:
         while waiting := [job for job in _jobs() if job.linger_s > 0]:
             left_s = max(job.linger_s for job in waiting)
             is_late = time.monotonic() - begun_s > QUIET_S and any(not job.is_end_seen for job in waiting)
+            if is_late and the_termination.is_begun:  # who ends the program does not wait for readers
+                break
             if is_late and not is_said:
                 is_said = True
                 text = "a page of this program is open and has not shown its end: it stays until then, at most"

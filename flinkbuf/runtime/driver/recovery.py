@@ -25,6 +25,7 @@ from flinkbuf.runtime.driver.running_job import RunningJob
 from flinkbuf.runtime.driver.stored_job import DEFAULT_LEASE_TIMEOUT_MS, StoredJob, restored_by, restored_from
 from flinkbuf.runtime.driver.target import Target, target_named
 from flinkbuf.runtime.graph.program_identity import ProgramIdentity
+from flinkbuf.runtime.process.termination import TerminationSettings, the_termination
 
 Serve = Callable[[RunningJob, StoredJob], Callable[[], None]]
 CHECKPOINTS: Final = "checkpoints"  # below the directory of a job, where no other one was configured
@@ -186,11 +187,13 @@ def recover(
     ]
     for thread in threads:
         thread.start()
+    watched = the_termination.watch(TerminationSettings())  # SIGTERM ends the wait; jobs are suspended at the exit
     try:
         while any(thread.is_alive() for thread in threads):
             time.sleep(0.1)
     finally:  # Ctrl-C: what was not begun is not
         is_over.set()
+        the_termination.forget(watched)
     unreadable = [(path, f"{type(problem).__name__}: {problem}") for path, problem in found.unreadable.items()]
     return [(store.job_name, ends[index]) for index, store in enumerate(stores)] + unreadable
 

@@ -90,7 +90,7 @@ class RescalableJob:
         self._is_between_runs = False
         self._is_cancelled = False  # a cancel that came between two runs
         self._temporary: list[str] = []  # directories to be removed, at the end at the latest
-        self._run = make([self._run_ended])
+        self._run = self._first_run = make([self._run_ended])
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._run, name)
@@ -118,6 +118,11 @@ class RescalableJob:
     @page.setter
     def page(self, page: str | None) -> None:
         self._run.page = page
+
+    @property
+    def is_started(self) -> bool:
+        """Return whether its first run was started."""
+        return self._run is not self._first_run or self._first_run.is_started
 
     @property
     def _goes_on(self) -> bool:

@@ -45,6 +45,7 @@ from flinkbuf.runtime.master.restart_limits import RestartLimits
 from flinkbuf.runtime.master.restart_strategy import NoRestart, RestartSettings
 from flinkbuf.runtime.picture.flame_graphs import INTERVAL_MS, SAMPLE_COUNT, FlameGraphs, to_be_sampled
 from flinkbuf.runtime.picture.job_picture import PICTURE_INTERVAL_MS, JobPicture, PictureMaker
+from flinkbuf.runtime.process.termination import the_termination
 from flinkbuf.runtime.protocol.failure import Failure, InternalJobError, JobCanceledError, JobSuspendedError, add_note
 from flinkbuf.runtime.protocol.flame_tree import TERMINATED
 from flinkbuf.runtime.protocol.job_status import JobStatus
@@ -120,6 +121,8 @@ class RunningJob:
         How it stood at the last full second, and after its end how it ended; read it from any thread.
     page : str or None
         The address of the job's page; its server sets it before the start.
+    is_started : bool
+        Its thread was started, which ends it whatever happens.
     why_suspended : str
         What a suspended job was suspended for.
     stopping_savepoint : str
@@ -190,6 +193,7 @@ class RunningJob:
         self._closing = threading.Lock()  # guards questions to the job's thread, so that each gets an answer
         self._ended = threading.Event()
         self.stopping_savepoint = ""
+        self.is_started = False
         self._is_left_behind = False  # after Ctrl-C, with a function that does not return
         self._requests = SavepointRequests()
         self._flame_graphs = FlameGraphs()
@@ -228,6 +232,7 @@ class RunningJob:
             self._give_up(error)
             raise
         _running.add(self)
+        self.is_started = True
         atexit.unregister(_cancel_what_runs)  # anew, as the last: it is called before what targets have registered
         atexit.register(_cancel_what_runs)
         try:
@@ -688,9 +693,10 @@ if hasattr(os, "register_at_fork"):
 
 def _cancel_what_runs() -> None:
     """Cancel all jobs at the interpreter's end: tasks must not meet it half taken down."""
+    the_termination.wait()  # what it has begun, such as savepoints
     jobs = [job for job in _running if not job._is_left_behind]
     for job in jobs:
-        if job._leadership is not None:
+        if job._leadership is not None or the_termination.is_begun:
             job.suspend("its program has ended")
         else:
             job.cancel()

@@ -21,6 +21,7 @@ __all__ = [
     "InspectProcess",
     "InterruptTask",
     "KillProcess",
+    "LeaveAsked",
     "LeaveProcess",
     "LinkLost",
     "NotifyTask",
@@ -40,6 +41,13 @@ __all__ = [
 @dataclass(frozen=True)
 class LinkLost:
     """The connection to the job master has ended, in both directions."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class LeaveAsked:
+    """The process was told to end, by the system or by a user."""
 
     reason: str
 

@@ -19,6 +19,7 @@ from flinkbuf.runtime.manager.task_actions import (
     InspectProcess,
     InterruptTask,
     KillProcess,
+    LeaveAsked,
     LeaveProcess,
     LinkLost,
     NotifyTask,
@@ -273,6 +274,11 @@ class TaskExecutor:
     def _link_lost(self, message: LinkLost, now_ms: int) -> None:
         self._cut_off(message.reason, now_ms)
 
+    def _leave_asked(self, message: LeaveAsked, now_ms: int) -> None:
+        """Tell the job master first, so that the tasks begin elsewhere at once."""
+        self._send(ManagerLeaving(message.reason))
+        self._cut_off(message.reason, now_ms)
+
     def _cut_off(self, reason: str, now_ms: int) -> None:
         """Cancel all tasks: their job master cannot reach them any more, and may have replaced them."""
         self._is_cut = True
@@ -522,7 +528,7 @@ def _echo_of(attempt: AttemptId, failure: Failure | None) -> Failure:
     return replace(failure, is_echo=True)
 
 
-_LOCAL: Final = (*TASK_REPORTS, ThreadsSampled, LinkLost, TimePassed)
+_LOCAL: Final = (*TASK_REPORTS, ThreadsSampled, LinkLost, LeaveAsked, TimePassed)
 _HANDLERS: Final[dict[type, Callable[..., None]]] = {
     RegistrationAccepted: TaskExecutor._accepted,
     RegistrationRefused: TaskExecutor._refused,
@@ -545,5 +551,6 @@ _HANDLERS: Final[dict[type, Callable[..., None]]] = {
     CheckpointRefusal: TaskExecutor._task_reported,
     EndOfDataReport: TaskExecutor._task_reported,
     LinkLost: TaskExecutor._link_lost,
+    LeaveAsked: TaskExecutor._leave_asked,
     TimePassed: TaskExecutor._time_passed,
 }

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import queue
+import signal
 import threading
 import time
 from collections.abc import Callable
@@ -34,6 +35,7 @@ from flinkbuf.runtime.manager.task_actions import (
     InspectProcess,
     InterruptTask,
     KillProcess,
+    LeaveAsked,
     LeaveProcess,
     LinkLost,
     NotifyTask,
@@ -48,6 +50,7 @@ from flinkbuf.runtime.manager.task_actions import (
 from flinkbuf.runtime.manager.task_executor import TASK_REPORTS, TaskExecutor, TaskExecutorConfig
 from flinkbuf.runtime.manager.task_log import log_can_be_read, logged
 from flinkbuf.runtime.manager.thread_dump import thread_dump
+from flinkbuf.runtime.process import signals
 from flinkbuf.runtime.protocol.deployment import AttemptId, TaskDeploymentDescriptor
 from flinkbuf.runtime.protocol.flame_tree import FlameTree
 from flinkbuf.runtime.protocol.messages import HeartbeatRequest, Json, RegisterManager, TaskStateReport
@@ -55,6 +58,7 @@ from flinkbuf.runtime.protocol.time_passed import TimePassed
 from flinkbuf.streaming.task.task_state import TaskState
 from flinkbuf.streaming.time.clock import Clock, SystemClock
 
+SIGTERM_CODE: Final = 128 + signal.SIGTERM  # exit code of a process that has ended as it was told to
 TASK_MANAGER_KILLED: Final = 239  # exit code of a process that ended itself because a task did not
 CANCEL_WAIT_S = 1.0  # for a cancel() of the user's when its task is over
 LAST_WORD_S = 1.0  # for messages to leave a process that is about to be killed
@@ -161,6 +165,25 @@ class TaskManager:
     def leave(self, reason: str) -> None:
         """Cancel all tasks and have `run` return, without another word to the job master; from any thread."""
         self._tell(LinkLost(reason))
+
+    def run_until_signal(self) -> str:
+        """Call `run` on a process' main thread, so that SIGTERM ends the tasks, and then raises SystemExit.
+
+        The job master hears of it at once. A second signal ends the process without waiting for the tasks.
+        """
+        is_told = False
+
+        def leave() -> None:
+            nonlocal is_told
+            is_told = True
+            signals.give_back(signal.SIGTERM)
+            self._tell(LeaveAsked("its process was told to end (SIGTERM)"))
+
+        with signals.handled(signal.SIGTERM, leave):
+            reason = self.run()
+        if is_told:
+            raise SystemExit(SIGTERM_CODE)
+        return reason
 
     # ---- the control thread -----------------------------------------------------------------------------
 

@@ -131,7 +131,7 @@ class JobTask:
                 target_io=SparkTaskIo(slot_input, output),
             )
             with rare_collections(), short_turns():
-                reason = manager.run()
+                reason = manager.run_until_signal()
         logger.debug("task manager %s: %s", manager_id, reason)
         if output is not None:
             link.check_finished(bundle.job_name, reason)

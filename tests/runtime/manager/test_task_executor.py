@@ -13,6 +13,7 @@ from flinkbuf.runtime.manager.task_actions import (
     ForgetTask,
     InterruptTask,
     KillProcess,
+    LeaveAsked,
     LeaveProcess,
     LinkLost,
     NotifyTask,
@@ -164,6 +165,16 @@ def test_a_lost_link_ends_all_tasks_and_nothing_is_said_any_more():
     assert executor.handle(LinkLost("reset by peer"), 5) == [StopTask(A)]
     assert executor.handle(LinkLost("again"), 6) == []
     assert executor.handle(task_changed(A, TaskState.CANCELED), 7) == [LeaveProcess("reset by peer")]
+
+
+def test_told_to_end_it_says_so_at_once_and_leaves_after_its_last_task():
+    executor = registered()
+    executor.handle(deploy(), 0)
+    assert executor.handle(LeaveAsked("SIGTERM"), 5) == [SendMessage(ManagerLeaving("SIGTERM")), StopTask(A)]
+    assert executor.handle(LeaveAsked("again"), 6) == []
+    assert executor.handle(task_changed(A, TaskState.CANCELED), 7) == [LeaveProcess("SIGTERM")]
+    idle = registered()
+    assert idle.handle(LeaveAsked("SIGTERM"), 5) == [SendMessage(ManagerLeaving("SIGTERM")), LeaveProcess("SIGTERM")]
 
 
 def test_released_it_says_good_bye_after_its_last_task():

@@ -1,0 +1,1 @@
+"""What the operating system tells this process, and what it does then."""
