@@ -7,7 +7,9 @@ often as they like is said once a minute, with a count.
 
 from __future__ import annotations
 
+import json
 import logging
+import socket
 import threading
 import time
 import traceback
@@ -61,6 +63,81 @@ class _Printable(logging.Filter):
             if printable(trace) != trace:
                 record.exc_text = printable(trace)
         return True
+
+
+TEXT_FORMAT: Final = "%(asctime)s %(levelname)s %(name)s%(flinkbuf_place)s %(message)s"
+PLACE_FIELDS: Final = {  # of records, and what they are called in JSON
+    "flinkbuf_job": "job",
+    "flinkbuf_job_id": "job_id",
+    "flinkbuf_task": "task",
+    "flinkbuf_vertex": "vertex",
+    "flinkbuf_subtask": "subtask",
+    "flinkbuf_attempt": "attempt",
+}
+_HOST: Final = socket.gethostname()
+_STANDARD: Final = {*logging.makeLogRecord({}).__dict__, *PLACE_FIELDS, "message", "asctime", "flinkbuf_place"}
+
+
+class TextFormatter(logging.Formatter):
+    """Shows job and task before the message, where a record has them: ``%(flinkbuf_place)s`` in a format.
+
+    Examples
+    --------
+    >>> record = logging.LogRecord("mine", logging.WARNING, "", 0, "late", (), None)
+    >>> record.flinkbuf_job, record.flinkbuf_task = "flights", "Map (2/4)#0"
+    >>> TextFormatter("%(levelname)s %(name)s%(flinkbuf_place)s %(message)s").format(record)
+    'WARNING mine [flights, Map (2/4)#0] late'
+    """
+
+    def __init__(self, fmt: str = TEXT_FORMAT, datefmt: str | None = None) -> None:
+        super().__init__(fmt, datefmt)
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the record as one text."""
+        parts = (getattr(record, "flinkbuf_job", ""), getattr(record, "flinkbuf_task", ""))
+        place = ", ".join(part for part in parts if part)
+        record.flinkbuf_place = f" [{place}]" if place else ""
+        return super().format(record)
+
+
+class JsonFormatter(logging.Formatter):
+    """Writes a record as a line of JSON, for what gathers logs.
+
+    Always there: ``time`` (UTC), ``level``, ``logger``, ``message``, ``host``, ``process`` and ``thread``; of a job
+    ``job`` and ``job_id``; of a task also ``task``, ``vertex``, ``subtask`` and ``attempt``; where there is one
+    ``exception``, a traceback; and what a program has given as ``extra``.
+
+    Examples
+    --------
+    >>> record = logging.LogRecord("mine", logging.WARNING, "", 0, "late by %d", (3,), None)
+    >>> record.flinkbuf_job, record.flinkbuf_subtask, record.city = "flights", 1, "Oslo"
+    >>> line = json.loads(JsonFormatter().format(record))
+    >>> [line[name] for name in ("level", "logger", "message", "job", "subtask", "city")]
+    ['WARNING', 'mine', 'late by 3', 'flights', 1, 'Oslo']
+    """
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the record as one line."""
+        seconds, milliseconds = divmod(int(record.created * 1000), 1000)
+        line: dict[str, object] = {
+            "time": f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(seconds))}.{milliseconds:03d}Z",
+            "level": record.levelname,
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        for attribute, name in PLACE_FIELDS.items():
+            value = getattr(record, attribute, None)
+            if value not in ("", None):
+                line[name] = value
+        line |= {"host": _HOST, "process": record.process, "thread": record.threadName}
+        if record.exc_info and not record.exc_text:
+            record.exc_text = self.formatException(record.exc_info)
+        if record.exc_text:
+            line["exception"] = record.exc_text
+        if record.stack_info:
+            line["stack"] = record.stack_info
+        line |= {name: value for name, value in record.__dict__.items() if name not in _STANDARD and name not in line}
+        return json.dumps(line, default=repr)  # what commands a terminal is not ASCII, or is escaped anyway
 
 
 logger = logging.getLogger("flinkbuf")

@@ -1,11 +1,15 @@
 """The log: what others make happen is told once, and what they call things commands no terminal."""
 
+import json
 import logging
+import os
+import socket
+import sys
 import threading
 
 import pytest
 
-from flinkbuf.log import RepeatedMessage, logger, printable, printable_line
+from flinkbuf.log import JsonFormatter, RepeatedMessage, TextFormatter, logger, printable, printable_line
 
 
 def test_control_characters_are_shown():
@@ -56,3 +60,38 @@ def test_of_many_alike_the_first_is_said_and_then_a_count():
     message.close()
     message.close()
     assert said[2:] == ["1 more like the last such line were not told of one by one"]
+
+
+def record_of(text="late by %d", *arguments, **attributes):
+    record = logging.LogRecord("mine", logging.WARNING, "here.py", 3, text, arguments, None)
+    record.__dict__.update(attributes)
+    return record
+
+
+def test_a_record_is_one_line_of_json_whatever_it_holds():
+    record = record_of("a\nb \x1b[2J\u202e %s", "ä", flinkbuf_job="flights", flinkbuf_subtask=0, flinkbuf_attempt=None)
+    record.city, record.of, record.level = "Oslo", {1, 2}, "mine"
+    try:
+        raise ValueError("no number")
+    except ValueError:
+        record.exc_info = sys.exc_info()
+    text = JsonFormatter().format(record)
+    assert text.isascii() and text.isprintable()
+    line = json.loads(text)
+    assert line["message"] == "a\nb \x1b[2J\u202e ä" and line["job"] == "flights" and line["subtask"] == 0
+    assert not {"attempt", "task", "job_id", "flinkbuf_job", "msg", "args"} & line.keys()
+    assert (line["city"], line["of"], line["level"]) == ("Oslo", "{1, 2}", "WARNING")
+    assert line["exception"].endswith("ValueError: no number") and line["process"] == os.getpid()
+    assert line["host"] == socket.gethostname() and line["thread"] == threading.current_thread().name
+
+
+def test_times_are_utc_to_the_millisecond():
+    record = record_of("on time", created=1_700_000_000.0625)
+    assert json.loads(JsonFormatter().format(record))["time"] == "2023-11-14T22:13:20.062Z"
+
+
+def test_text_shows_what_is_known_of_the_place():
+    formatter = TextFormatter("%(message)s%(flinkbuf_place)s")
+    assert formatter.format(record_of("a")) == "a"
+    assert formatter.format(record_of("a", flinkbuf_job="flights", flinkbuf_task="")) == "a [flights]"
+    assert formatter.format(record_of("a", flinkbuf_job="flights", flinkbuf_task="Map")) == "a [flights, Map]"

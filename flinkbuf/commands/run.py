@@ -19,6 +19,7 @@ from flinkbuf.common.configuration import PROPERTIES_VARIABLE, Configuration, de
 from flinkbuf.datastream.program.forgotten import forget_all
 from flinkbuf.datastream.stream_execution_environment import StreamExecutionEnvironment
 from flinkbuf.runtime.driver.error_report import report
+from flinkbuf.runtime.manager.task_log import log_to_stderr
 
 FAILED, WRONG_USE, INTERRUPTED = 1, 2, 130
 
@@ -77,9 +78,14 @@ def main(arguments: Namespace) -> int:
     if not script.is_file():
         arguments.parser.error(f"there is no Python file {arguments.script!r}")
     try:
-        properties = _properties(arguments)
+        configuration = _configuration(arguments)
     except (ValueError, NotImplementedError) as error:
         arguments.parser.error(str(error))
+    form = flink_options.read(configuration, flink_options.LOG_FORMAT)
+    if form is not None:  # from the script's first line on
+        log_to_stderr(form)
+    pairs = (f"{key}: {value}" for key, value in configuration.to_dict().items())
+    properties = "\n".join(["# set by python -m flinkbuf run", *pairs])
     with _as_program(script, arguments.arguments, properties) as program:
         try:
             code = compile(script.read_bytes(), str(script), "exec")
@@ -96,8 +102,8 @@ def main(arguments: Namespace) -> int:
     return 0
 
 
-def _properties(arguments: Namespace) -> str:
-    """What the environment variable shall hold: its own pairs, then those of the command line; all of them checked."""
+def _configuration(arguments: Namespace) -> Configuration:
+    """Return what the environment variable holds, then what the command line says; all of it checked."""
     configuration = default_configuration()
     pairs = dict(arguments.settings)
     if flink_options.REST_TOKEN.key in pairs:
@@ -115,7 +121,7 @@ def _properties(arguments: Namespace) -> str:
         pairs[flink_options.PROGRESS.key] = "false"
     configuration.add_all(Configuration.from_dict(pairs))
     StreamExecutionEnvironment(configuration)  # refuses what makes no sense
-    return "\n".join(["# set by python -m flinkbuf run", *(f"{k}: {v}" for k, v in configuration.to_dict().items())])
+    return configuration
 
 
 @contextlib.contextmanager

@@ -188,6 +188,7 @@ LATENCY_HISTORY_SIZE = Option("metrics.latency.history-size", positive_of, 128)
 TARGETS = ("embedded", "local", "spark")
 TARGET = Option("execution.target", named_by({name: name for name in TARGETS}), None)  # None: what is there decides
 PROGRESS = Option("pipeline.progress", named_by({"auto": "auto", "true": "on", "false": "off"}), "auto")
+LOG_FORMAT = Option("log.format", one_of("TEXT", "JSON"), None)  # None: the program's own process logs as it likes
 RUNTIME_MODE = Option("execution.runtime-mode", one_of("STREAMING", "BATCH", "AUTOMATIC"), "STREAMING")
 BATCH_SHUFFLE_MODE = Option(
     "execution.batch-shuffle-mode",

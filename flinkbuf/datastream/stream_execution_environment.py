@@ -27,6 +27,7 @@ from flinkbuf.runtime.driver.ended_job import EndedJob
 from flinkbuf.runtime.driver.error_report import show_errors
 from flinkbuf.runtime.driver.job_files import CachedFile, JobFiles, PythonArchive, existing, import_place
 from flinkbuf.runtime.graph.transformation import OperatorTransformation
+from flinkbuf.runtime.manager.task_log import TEXT, log_to_stderr
 from flinkbuf.runtime.process.termination import StoppableJob, the_termination
 from flinkbuf.streaming.chain.functions import ParallelSourceFunction
 from flinkbuf.streaming.chain.operator_config import ExecutionSettings
@@ -1102,6 +1103,9 @@ class StreamExecutionEnvironment:
     ) -> tuple[ProgramJob, JobEnd]:
         from flinkbuf.datastream.program.job_start import start_of
 
+        form = options.read(self._configuration, options.LOG_FORMAT)
+        if form is not None:
+            log_to_stderr(form)
         self._warn_of_keys(target_name or job_options.target_name(self._configuration))
         end = JobEnd(options.read(self._configuration, options.ARCHIVE_DIRECTORY))
         files = self._job_files()
@@ -1143,6 +1147,7 @@ class StreamExecutionEnvironment:
             "network": job_options.network_config_of(self._configuration),
             "managed_memory_bytes": options.read(self._configuration, options.MANAGED_MEMORY),
             "temporary_directories": options.read(self._configuration, options.TEMPORARY_DIRECTORIES),
+            "log_format": options.read(self._configuration, options.LOG_FORMAT) or TEXT,
         }
 
     def _program_for_spark(self, job_name: str | None) -> tuple[JobGraph, ExecutionSettings, dict[str, object]]:

@@ -39,6 +39,8 @@ class ManagerOrder:
         The program's environment variables.
     log_level : int
         Of the program's root logger.
+    log_format : str
+        ``TEXT`` or ``JSON``.
     """
 
     manager_id: str
@@ -52,6 +54,7 @@ class ManagerOrder:
     working_directory: str
     environment: dict[str, str] = field(repr=False)
     log_level: int
+    log_format: str
 
 
 def run_local_manager(order: ManagerOrder, bundle_bytes: bytes) -> None:
@@ -91,4 +94,4 @@ def _be_like_the_program(order: ManagerOrder) -> None:
     numpy = sys.modules.get("numpy")
     if numpy is not None:
         numpy.random.seed()  # what was forked draws what its siblings draw; the module random sees to that itself
-    log_to_stderr(order.log_level)
+    log_to_stderr(order.log_format, order.log_level)

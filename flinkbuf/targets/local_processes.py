@@ -203,6 +203,7 @@ class LocalProcesses:
             working_directory=self._working_directory,
             environment=dict(os.environ),
             log_level=logging.getLogger().level,
+            log_format=self._job.bundle.log_format,
         )
 
     # ---- what the control server hears; on its thread, like all that follows

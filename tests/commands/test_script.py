@@ -1,5 +1,6 @@
 """``python -m flinkbuf run``: scripts with settings from the command line."""
 
+import json
 import os
 import re
 import signal
@@ -193,3 +194,39 @@ def test_frames_of_all_files_of_the_package_are_left_out():
         if path.suffix in (".py", ".pyx"):
             frame = f'  File "/there/{path.relative_to(package.parent)}", line 1, in ours\n    ours()\n    ^^^^^^\n'
             assert error_report._FRAME_OF_OURS.sub("", frame + mine + frame) == mine, path
+
+
+LOGS = """
+import logging
+from flinkbuf.datastream import StreamExecutionEnvironment
+
+log = logging.getLogger("flights")
+log.warning("before the job")
+
+def look(value):
+    log.warning("seen %d", value, extra={"city": "Oslo"})
+    if value == 2:
+        log.warning("\\x1b[2J", exc_info=ValueError("no number"))
+    return value
+
+env = StreamExecutionEnvironment.get_execution_environment()
+env.from_collection([1, 2]).map(look).name("look").print()
+env.execute("from a script")
+"""
+
+
+@pytest.mark.parametrize("target", ["embedded", "local"])
+def test_program_and_tasks_log_lines_of_json_with_their_fields(tmp_path, target):
+    script = tmp_path / "logs.py"
+    script.write_text(LOGS)
+    command = [sys.executable, "-m", "flinkbuf", "run", "-p", "1", "-t", target, "-D", "log.format=JSON", str(script)]
+    ended = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    before, *seen = map(json.loads, ended.stderr.splitlines())
+    assert before["message"] == "before the job" and "job" not in before
+    assert [line["message"] for line in seen] == ["seen 1", "seen 2", "\x1b[2J"]
+    for line in seen:
+        assert (line["job"], line["subtask"], line["attempt"]) == ("from a script", 0, 0)
+        assert re.fullmatch("[0-9a-f]{32}", line["job_id"]) and re.fullmatch("[0-9a-f]{32}", line["vertex"])
+        assert "look" in line["task"] and line["level"] == "WARNING" and line["host"]
+        assert (line["process"] == before["process"]) == (target == "embedded")
+    assert seen[0]["city"] == "Oslo" and "ValueError: no number" in seen[2]["exception"]

@@ -40,6 +40,7 @@ from flinkbuf.runtime.graph.job_graph import JobGraph
 from flinkbuf.runtime.graph.job_plan import JobPlan, plan_of
 from flinkbuf.runtime.manager.job_bundle import JobBundle
 from flinkbuf.runtime.manager.manager_link import ManagerConnection
+from flinkbuf.runtime.manager.task_log import job_in_log
 from flinkbuf.runtime.master.job_master import JobMaster
 from flinkbuf.runtime.master.restart_limits import RestartLimits
 from flinkbuf.runtime.master.restart_strategy import NoRestart, RestartSettings
@@ -463,6 +464,10 @@ class RunningJob:
     # ---- the thread of the job
 
     def _run(self) -> None:
+        with job_in_log(self.graph.settings.job_name, self.job_id):
+            self._run_to_end()
+
+    def _run_to_end(self) -> None:
         end: EndJob | None = None
         try:
             end = self._steps.step(StartJob())

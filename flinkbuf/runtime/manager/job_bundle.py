@@ -15,6 +15,7 @@ import cloudpickle
 from flinkbuf.config import NetworkConfig
 from flinkbuf.runtime.graph.main_module import install_main_classes, main_classes
 from flinkbuf.runtime.graph.user_code import PickledChain
+from flinkbuf.runtime.manager.task_log import TEXT
 from flinkbuf.streaming.chain.operator_config import ExecutionSettings
 
 if TYPE_CHECKING:
@@ -47,6 +48,8 @@ class JobBundle:
         Where else modules are looked for.
     working_directory : str or None
         Where relative paths begin.
+    log_format : str
+        ``TEXT`` or ``JSON``: how its processes log.
     """
 
     job_id: str
@@ -60,6 +63,7 @@ class JobBundle:
     temporary_directories: tuple[str, ...] = ()
     sys_path: tuple[str, ...] = ()
     working_directory: str | None = None
+    log_format: str = TEXT
 
     @classmethod
     def of(

@@ -1,7 +1,7 @@
-"""Log records of a task's thread name the task, in every logger; the last records are kept.
+"""Log records of a job's threads name the job, those of a task the task, in every logger; the last records are kept.
 
-Attributes ``flinkbuf_job``, ``flinkbuf_task``, ``flinkbuf_subtask`` and ``flinkbuf_attempt`` are on every record that
-is made while tasks run in a process; they are empty on other threads. Flink: MdcUtils.
+The attributes that `flinkbuf.log` lists are on every record that is made while a job runs in a process; they are empty
+on other threads. Flink: MdcUtils.
 
 Both is done where records are made. A handler of ours at the root would keep Python from writing warnings to standard
 error by itself, and a program from setting up its logging later.
@@ -19,12 +19,15 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Final
 
-from flinkbuf.log import printable
+from flinkbuf.log import PLACE_FIELDS, JsonFormatter, TextFormatter, printable
 from flinkbuf.streaming.chain.operator_config import TaskInfo
 
-FORMAT = "%(asctime)s %(levelname)s %(name)s%(flinkbuf_place)s %(message)s"
-
-_here: ContextVar[TaskInfo | None] = ContextVar("task", default=None)
+_NOWHERE: Final[dict[str, object]] = {
+    **dict.fromkeys(PLACE_FIELDS, ""),
+    "flinkbuf_subtask": None,
+    "flinkbuf_attempt": None,
+}
+_here: ContextVar[dict[str, object]] = ContextVar("place", default=_NOWHERE)
 TAIL_SIZE: Final = 1 << 20  # characters that are kept
 
 _lock = threading.Lock()
@@ -45,8 +48,30 @@ def task_in_log(info: TaskInfo) -> Iterator[None]:
     >>> record.flinkbuf_job, record.flinkbuf_task, record.flinkbuf_subtask
     ('flights', 'Map (2/4)#0', 1)
     """
+    with _placed(
+        {
+            "flinkbuf_job": info.job_name,
+            "flinkbuf_job_id": info.job_id,
+            "flinkbuf_task": info.task_name_with_subtask,
+            "flinkbuf_vertex": info.vertex_id,
+            "flinkbuf_subtask": info.subtask_index,
+            "flinkbuf_attempt": info.attempt_number,
+        }
+    ):
+        yield
+
+
+@contextmanager
+def job_in_log(name: str, job_id: str) -> Iterator[None]:
+    """Within it, log records of this thread carry the job."""
+    with _placed({**_NOWHERE, "flinkbuf_job": name, "flinkbuf_job_id": job_id}):
+        yield
+
+
+@contextmanager
+def _placed(place: dict[str, object]) -> Iterator[None]:
     _add_user(1)
-    token = _here.set(info)
+    token = _here.set(place)
     try:
         yield
     finally:
@@ -117,7 +142,7 @@ class LogTail:
         self._size = 0
         self._lines: deque[str] = deque()
         self._lock = threading.Lock()
-        self._formatter = TaskFormatter()
+        self._formatter = TextFormatter()
 
     def note(self, record: logging.LogRecord) -> None:
         """Add a record; the oldest records make room."""
@@ -139,41 +164,35 @@ class LogTail:
 
 
 def place_record(record: logging.LogRecord) -> None:
-    """Put the task of the calling thread on a record."""
-    info = _here.get()
-    record.flinkbuf_job = "" if info is None else info.job_name
-    record.flinkbuf_task = "" if info is None else info.task_name_with_subtask
-    record.flinkbuf_subtask = None if info is None else info.subtask_index
-    record.flinkbuf_attempt = None if info is None else info.attempt_number
+    """Put job and task of the calling thread on a record."""
+    record.__dict__.update(_here.get())
 
 
-class TaskFormatter(logging.Formatter):
-    """Shows job and task before the message, where a record has them.
+TEXT, JSON = "TEXT", "JSON"  # of `log.format`
 
-    Examples
-    --------
-    >>> record = logging.LogRecord("mine", logging.WARNING, "", 0, "late", (), None)
-    >>> record.flinkbuf_job, record.flinkbuf_task = "flights", "Map (2/4)#0"
-    >>> TaskFormatter("%(levelname)s %(name)s%(flinkbuf_place)s %(message)s").format(record)
-    'WARNING mine [flights, Map (2/4)#0] late'
+
+def log_to_stderr(form: str = TEXT, level: int | None = None) -> logging.Handler | None:
+    """Have this process log to its standard error, unless its logging was set up already; return what does it.
+
+    A level is set for all loggers that have none of their own, if one is given.
     """
-
-    def __init__(self, format: str = FORMAT) -> None:
-        super().__init__(format)
-
-    def format(self, record: logging.LogRecord) -> str:
-        """Return the record as one text."""
-        job, task = getattr(record, "flinkbuf_job", ""), getattr(record, "flinkbuf_task", "")
-        record.flinkbuf_place = f" [{job}, {task}]" if task else ""
-        return super().format(record)
-
-
-def log_to_stderr(level: int = logging.WARNING) -> None:
-    """Have a task manager's process log to its standard error, unless its logging was set up already."""
     root = logging.getLogger()
     if root.handlers:
-        return
+        return None
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(TaskFormatter())
+    handler.setFormatter(JsonFormatter() if form == JSON else TextFormatter())
     root.addHandler(handler)
-    root.setLevel(level)
+    if level is not None:
+        root.setLevel(level)
+    return handler
+
+
+@contextmanager
+def logging_to_stderr(form: str = TEXT) -> Iterator[None]:
+    """Within it, `log_to_stderr` holds: for a process that others use as well."""
+    handler = log_to_stderr(form)
+    try:
+        yield
+    finally:
+        if handler is not None:
+            logging.getLogger().removeHandler(handler)

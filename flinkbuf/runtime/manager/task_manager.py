@@ -48,7 +48,7 @@ from flinkbuf.runtime.manager.task_actions import (
     Warn,
 )
 from flinkbuf.runtime.manager.task_executor import TASK_REPORTS, TaskExecutor, TaskExecutorConfig
-from flinkbuf.runtime.manager.task_log import log_can_be_read, logged
+from flinkbuf.runtime.manager.task_log import job_in_log, log_can_be_read, logged
 from flinkbuf.runtime.manager.thread_dump import thread_dump
 from flinkbuf.runtime.process import signals
 from flinkbuf.runtime.protocol.deployment import AttemptId, TaskDeploymentDescriptor
@@ -146,7 +146,7 @@ class TaskManager:
 
     def run(self) -> str:
         """Serve until the job master releases it, or is gone; returns why, when all is freed. On one thread, once."""
-        with log_can_be_read():
+        with job_in_log(self._bundle.job_name, self._bundle.job_id), log_can_be_read():
             return self._serve()
 
     def _serve(self) -> str:

@@ -20,6 +20,7 @@ from flinkbuf.runtime.manager.interpreter_turns import short_turns
 from flinkbuf.runtime.manager.job_bundle import JobBundle
 from flinkbuf.runtime.manager.running_task import RunningTask
 from flinkbuf.runtime.manager.shuffle import network_shuffle
+from flinkbuf.runtime.manager.task_log import logging_to_stderr
 from flinkbuf.runtime.manager.task_manager import TaskManager
 from flinkbuf.spark.frames.spark_task_io import OutputQueue, SparkTaskIo
 from flinkbuf.spark.stage.barrier_task import WatchedLink, check_all_run, data_plane, this_task
@@ -98,6 +99,7 @@ class JobTask:
         bundle = self.bundle if isinstance(self.bundle, JobBundle) else JobBundle.from_bytes(self.bundle.value)
         config = data_plane(bundle.network, self.data_secret)
         with contextlib.ExitStack() as stack:
+            stack.enter_context(logging_to_stderr(bundle.log_format))
             client = self.driver.connect()
             stack.callback(client.close)
             slot_input = SlotInput(records, self.is_direct)

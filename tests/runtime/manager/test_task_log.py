@@ -1,6 +1,7 @@
 """What a process has logged can be read again, and nobody else's logging is touched for it."""
 
 import io
+import json
 import logging
 import sys
 import threading
@@ -9,7 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flinkbuf.log import logger
-from flinkbuf.runtime.manager.task_log import LogTail, log_can_be_read, logged, task_in_log
+from flinkbuf.runtime.manager.task_log import (
+    JSON,
+    LogTail,
+    job_in_log,
+    log_can_be_read,
+    log_to_stderr,
+    logged,
+    logging_to_stderr,
+    task_in_log,
+)
 from flinkbuf.streaming.chain.operator_config import TaskInfo
 
 INFO = TaskInfo("1" * 32, "flights", "2" * 32, "Map", subtask_index=1, parallelism=4)
@@ -95,3 +105,35 @@ def test_a_record_that_is_made_of_another_is_not_one_of_this_process():
     with log_can_be_read():
         logging.makeLogRecord({"levelno": logging.INFO, "msg": "from elsewhere"})
         assert logged() == ""
+
+
+def place_of(record):
+    return {name.removeprefix("flinkbuf_"): value for name, value in record.__dict__.items() if "flinkbuf_" in name}
+
+
+def test_records_carry_job_task_subtask_and_attempt(caplog):
+    with job_in_log("flights", "1" * 32):
+        logging.getLogger("mine").warning("of the job")
+        with task_in_log(INFO):
+            logging.getLogger("mine").warning("of a task")
+        logging.getLogger("mine").warning("of the job again")
+    logging.getLogger("mine").warning("of no job")
+    of_job = {"job": "flights", "job_id": "1" * 32, "task": "", "vertex": "", "subtask": None, "attempt": None}
+    of_task = {**of_job, "task": "Map (2/4)#0", "vertex": "2" * 32, "subtask": 1, "attempt": 0}
+    assert [place_of(record) for record in caplog.records] == [of_job, of_task, of_job, {}]
+
+
+def test_a_process_logs_to_standard_error_unless_its_logging_was_set_up(monkeypatch):
+    said, root = io.StringIO(), logging.getLogger()
+    monkeypatch.setattr(sys, "stderr", said)
+    monkeypatch.setattr(root, "handlers", [])
+    with logging_to_stderr(JSON), task_in_log(INFO):
+        assert log_to_stderr() is None, "there is a handler"
+        logging.getLogger("mine").warning("late")
+    assert root.handlers == []
+    line = json.loads(said.getvalue())
+    assert (line["message"], line["job"], line["subtask"], line["attempt"]) == ("late", "flights", 1, 0)
+    own = logging.NullHandler()
+    root.addHandler(own)
+    with logging_to_stderr(JSON):
+        assert root.handlers == [own]
