@@ -296,10 +296,14 @@ class KafkaSink(KafkaTopicSink, SupportsPreprocessing):
     (``isolation.level=read_committed``). Each subtask is a transactional id ``<prefix>-<subtask>``, and commits an
     offset of a group of that name with each transaction, which tells after a failure whether it went through; a job
     that is begun again later than the brokers keep offsets (``offsets.retention.minutes``, a week) may write its last
-    transaction twice. Brokers that are away while a transaction is committed may not settle its mark when they are
-    back: the commit is tried ten times, then the job fails, and goes on from its checkpoint. ``AT_LEAST_ONCE``: each
-    checkpoint waits until the brokers have everything. ``NONE``, the default: records that are on their way are lost
-    with the process.
+    transaction twice. Brokers that are away while a transaction is committed are waited for, half a minute in each of
+    ten attempts; then the job fails, and goes on from its checkpoint. The offset is committed over Kafka's protocol
+    itself where brokers are of Kafka 3.0 or newer, and reached without a login, or by TLS, PLAIN or SCRAM; elsewhere
+    by the client library, which may then take half a minute longer to go on. ``AT_LEAST_ONCE``: each checkpoint waits
+    until the brokers have everything. ``NONE``, the default: records that are on their way are lost with the process.
+
+    A record whose timestamp is 0, the first millisecond of 1970, has that of its writing: the client library takes 0
+    for none. Negative ones, which Kafka has not, are left out, too.
 
     References
     ----------

@@ -10,7 +10,6 @@ the brokers before anything is read. Flink: KafkaSink, KafkaCommitter, GenericWr
 from __future__ import annotations
 
 import contextlib
-import threading
 import time
 import uuid
 from collections import Counter
@@ -20,15 +19,14 @@ from typing import TYPE_CHECKING, Any
 
 from flinkbuf.errors import FlinkbufError
 from flinkbuf.log import logger
+from flinkbuf.streaming.sinks.kafka_group import marks_of
 from flinkbuf.streaming.sinks.kafka_marks import CommittedNumbers
 from flinkbuf.streaming.sinks.sink import CommitRequest, Committer, Sink, SinkContext, SinkWriter, WriterContext
 from flinkbuf.streaming.sources.kafka_client import (
     REQUEST_TIMEOUT_S,
     KafkaTopicPartition,
-    as_client,
-    ask,
     client_library,
-    make_consumer,
+    kafka_error,
     make_producer,
 )
 
@@ -38,8 +36,7 @@ if TYPE_CHECKING:
 _SERVE_EVERY = 64  # records: so often the client library calls back
 _WAIT_S = 0.1
 _ABORT_S = 5.0
-_MARK_TIMEOUT_S = REQUEST_TIMEOUT_S
-_GRACE_S = 2.0  # in which the client library may say by itself that time is over
+_TRANSACTION_ABORTABLE = 120  # an error of brokers that the client library has no name for
 _TOPIC_WAIT_S = 3.0  # brokers may be about to make it, as auto.create.topics.enable says
 _PAUSES_S = (0.0, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2)  # before a transaction is tried again; the last one from then on
 _DEFAULT_TRANSACTION_TIMEOUT_MS = 60_000  # librdkafka's
@@ -217,7 +214,7 @@ class _Session:
     def __init__(self, properties: Mapping[str, object], transactional_id: str) -> None:
         self._producer = make_producer({**properties, "transactional.id": transactional_id})
         self._producer.init_transactions(REQUEST_TIMEOUT_S)  # shuts out who was it, and aborts what that one had begun
-        self._consumer = make_consumer({**_shared(properties), "group.id": transactional_id})
+        self._marks = marks_of(properties, transactional_id, self._producer)
         self._servers = properties.get("bootstrap.servers")
         given_ms = properties.get("transaction.timeout.ms", _DEFAULT_TRANSACTION_TIMEOUT_MS)
         self._timeout_s = int(str(given_ms)) / 1_000
@@ -243,12 +240,13 @@ class _Session:
         self._is_open = True
         for record in transaction.records:
             produce(self._producer, record, delivered)
-        committed.add(transaction.unique)  # with the session it is forgotten if the transaction does not go through
-        mark = as_client(transaction.marker, len(transaction.records), str(committed))
-        group = self._consumer.consumer_group_metadata()
-        self._is_waiting = True
-        _within(_MARK_TIMEOUT_S, lambda: self._producer.send_offsets_to_transaction([mark], group, _MARK_TIMEOUT_S))
-        self._is_waiting = False
+        if self._producer.flush(self._timeout_s):
+            raise kafka_error("_TIMED_OUT", f"the brokers did not take all records within {self._timeout_s:g} s")
+        if not errors:  # otherwise the commit says which of them counts
+            committed.add(transaction.unique)  # with the session it is forgotten if the transaction does not go through
+            self._is_waiting = True
+            self._marks.write(transaction.marker, len(transaction.records), str(committed))
+            self._is_waiting = False
         self._producer.commit_transaction(self._timeout_s)
         self._is_open = False
         if errors:
@@ -272,8 +270,7 @@ class _Session:
 
     def _committed_at(self, marker: KafkaTopicPartition) -> CommittedNumbers:
         if marker not in self._committed:
-            (mark,) = ask(lambda: self._consumer.committed([as_client(marker)], timeout=REQUEST_TIMEOUT_S))
-            self._committed[marker] = CommittedNumbers.parse((mark.metadata or "") if mark.offset >= 0 else "")
+            self._committed[marker] = CommittedNumbers.parse(self._marks.read(marker))
         return self._committed[marker]
 
     def close(self) -> None:
@@ -286,37 +283,7 @@ class _Session:
         if self._is_open and not self._is_waiting:
             with contextlib.suppress(client_library().KafkaException):
                 self._producer.abort_transaction(_ABORT_S)
-        self._consumer.close()
-
-
-def _within(seconds: float, call: Callable[[], object]) -> None:
-    """Do what the client library may wait for without end, whatever it is told: a coordinator that is not there.
-
-    https://github.com/confluentinc/librdkafka/issues/5456. What came too late is left to its thread: it belongs to a
-    session that the next one with its transactional id shuts out.
-
-    Raises
-    ------
-    KafkaException
-        What the call raised, or that it took too long.
-    """
-    library = client_library()
-    errors: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            call()
-        except BaseException as error:
-            errors.append(error)
-
-    thread = threading.Thread(target=run, name="flinkbuf-kafka-offsets", daemon=True)
-    thread.start()
-    thread.join(seconds + _GRACE_S)
-    if thread.is_alive():
-        reason = f"the coordinator of a group took no offset within {seconds:g} s"
-        raise library.KafkaException(library.KafkaError(library.KafkaError._TIMED_OUT, reason))
-    if errors:
-        raise errors[0]
+        self._marks.close()
 
 
 def produce(producer: Producer, record: KafkaRecord, delivered: Callable[[KafkaError | None, Message], None]) -> None:
@@ -333,7 +300,15 @@ def produce(producer: Producer, record: KafkaRecord, delivered: Callable[[KafkaE
 
 def _may_try_again(error: KafkaError) -> bool:
     codes = client_library().KafkaError
-    if error.code() in (codes._FENCED, codes.PRODUCER_FENCED, codes.INVALID_PRODUCER_EPOCH):
+    shut_out = (
+        codes._FENCED,
+        codes.PRODUCER_FENCED,
+        codes.INVALID_PRODUCER_EPOCH,
+        codes.INVALID_PRODUCER_ID_MAPPING,
+        codes.INVALID_TXN_STATE,
+        _TRANSACTION_ABORTABLE,
+    )
+    if error.code() in shut_out:
         return True  # as who shuts the other out
     if error.code() in (codes._TRANSPORT, codes._TIMED_OUT, codes.NOT_COORDINATOR, codes.COORDINATOR_LOAD_IN_PROGRESS):
         return True
@@ -349,9 +324,3 @@ def _may_try_again(error: KafkaError) -> bool:
         codes.OFFSET_METADATA_TOO_LARGE,
     )
     return error.code() not in refused and not error.fatal() and (error.retriable() or error.txn_requires_abort())
-
-
-def _shared(properties: Mapping[str, object]) -> dict[str, object]:
-    """Return what a consumer understands of a producer's properties: how to reach the brokers."""
-    prefixes = ("bootstrap.", "security.", "sasl.", "ssl.", "client.", "socket.", "broker.", "metadata.")
-    return {key: value for key, value in properties.items() if key.startswith(prefixes)}

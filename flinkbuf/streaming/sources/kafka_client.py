@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 if TYPE_CHECKING:
     from types import ModuleType
 
-    from confluent_kafka import Consumer, Producer, TopicPartition
+    from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 REQUEST_TIMEOUT_S = 30.0  # for an answer of the brokers
 _PAUSE_S = 0.1
@@ -33,6 +33,12 @@ def client_library() -> ModuleType:
     except ImportError as error:
         raise ImportError("Kafka needs confluent-kafka: pip install 'flinkbuf[kafka]'") from error
     return confluent_kafka
+
+
+def kafka_error(name: str, reason: str) -> KafkaException:
+    """Return the client library's exception with one of its codes."""
+    library = client_library()
+    return library.KafkaException(library.KafkaError(getattr(library.KafkaError, name), reason))
 
 
 def make_consumer(properties: Mapping[str, object]) -> Consumer:

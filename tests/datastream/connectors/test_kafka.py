@@ -27,7 +27,7 @@ from flinkbuf.datastream.connectors.kafka import (  # noqa: E402
 )
 from flinkbuf.errors import FlinkbufError  # noqa: E402
 from flinkbuf.streaming.chain.operator_config import ExecutionSettings  # noqa: E402
-from flinkbuf.streaming.sinks import kafka_sink  # noqa: E402
+from flinkbuf.streaming.sinks import kafka_group, kafka_sink  # noqa: E402
 from flinkbuf.streaming.sinks.sink_factories import SinkWriterFactory  # noqa: E402
 from flinkbuf.streaming.sources.input_status import InputStatus  # noqa: E402
 from flinkbuf.streaming.sources.source import Boundedness  # noqa: E402
@@ -285,7 +285,7 @@ def test_a_transaction_reaches_the_brokers_when_the_checkpoint_counts(brokers):
 def model(monkeypatch):
     broker = ModelBroker()
     monkeypatch.setattr(kafka_sink, "make_producer", broker.producer)
-    monkeypatch.setattr(kafka_sink, "make_consumer", broker.consumer)
+    monkeypatch.setattr(kafka_sink, "marks_of", broker.marks_of)
     monkeypatch.setattr(ModelProducer, "fail_at", None)
     return broker
 
@@ -302,7 +302,7 @@ SCRIPT = ["a", "b", ("snap", 1), "c", ("done", 1), "d", ("snap", 2), "e", ("snap
 
 
 @pytest.mark.parametrize("parallelism", [1, 2])
-@pytest.mark.parametrize("dies_in", [None, "produce", "commit", "committed"])
+@pytest.mark.parametrize("dies_in", [None, "produce", "mark", "commit", "committed"])
 @pytest.mark.parametrize("cut", range(len(SCRIPT) + 1))
 def test_wherever_it_dies_each_record_is_visible_once(model, cut, dies_in, parallelism):
     snapshots = {}
@@ -343,7 +343,7 @@ def test_who_lives_on_is_shut_out_and_commits_nothing_twice(model):
     new.snapshot(3)
     new.operator.notify_checkpoint_complete(3)
     assert values(model) == ["a", "b", "c"]
-    assert max(len(text) for _, text in model.marks.values()) < 4_096
+    assert max(len(text) for text in model.marks.values()) < 4_096
 
 
 def test_however_many_transactions_wait_for_the_brokers_each_is_committed_once(model):
@@ -352,13 +352,13 @@ def test_however_many_transactions_wait_for_the_brokers_each_is_committed_once(m
         sink.process_element(str(checkpoint_id))
         state = stored(sink.snapshot(checkpoint_id))
     sink.operator.notify_checkpoint_complete(300)
-    ((_, text),) = model.marks.values()
+    (text,) = model.marks.values()
     assert len(text) < 4_096 and len(model.visible) == 300
     opened(exactly_once(), state).close()  # nobody had heard that they were
     assert values(model) == [str(number) for number in range(1, 301)]
 
 
-@pytest.mark.parametrize("step", ["produce", "commit", "committed"])
+@pytest.mark.parametrize("step", ["produce", "mark", "commit", "committed"])
 def test_what_may_be_tried_again_is_and_what_went_through_is_not_repeated(model, step):
     error = library.KafkaError(library.KafkaError._TIMED_OUT, "timed out", False, True)
     sink = opened(exactly_once())
@@ -455,15 +455,15 @@ def test_a_transaction_that_lost_records_says_so(model, monkeypatch):
 
 
 def test_what_the_client_library_waits_for_without_end_is_left(monkeypatch):
-    monkeypatch.setattr(kafka_sink, "_GRACE_S", 0.01)
+    monkeypatch.setattr(kafka_group, "_GRACE_S", 0.01)
     comes = threading.Event()
     with pytest.raises(library.KafkaException, match="the coordinator of a group took no offset within 0.01 s") as told:
-        kafka_sink._within(0.01, lambda: comes.wait(60))
+        kafka_group._within(0.01, lambda: comes.wait(60))
     assert told.value.args[0].code() == library.KafkaError._TIMED_OUT
     comes.set()
     wait_until(lambda: not [each for each in threading.enumerate() if each.name == "flinkbuf-kafka-offsets"])
     with pytest.raises(LookupError, match="it is that"):
-        kafka_sink._within(30, lambda: {}["it is that"])
+        kafka_group._within(30, lambda: {}["it is that"])
     done = []
-    kafka_sink._within(30, lambda: done.append(1))
+    kafka_group._within(30, lambda: done.append(1))
     assert done == [1]

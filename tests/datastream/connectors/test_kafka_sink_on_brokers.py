@@ -65,22 +65,25 @@ def die_at(monkeypatch, moment):
         def __getattr__(self, name):
             return getattr(self._producer, name)
 
-        def send_offsets_to_transaction(self, *arguments):
-            if moment == "written":
-                self._producer.flush(30)
-                raise Died
-            self._producer.send_offsets_to_transaction(*arguments)
-            if moment == "marked":
-                raise Died
-
         def commit_transaction(self, timeout):
             self._producer.commit_transaction(timeout)
             raise Died
 
+    class Marks:
+        def __init__(self, marks):
+            self.read, self.close, self._marks = marks.read, marks.close, marks
+
+        def write(self, *mark):
+            if moment == "marked":
+                self._marks.write(*mark)
+            if moment != "committed":
+                raise Died
+            self._marks.write(*mark)
+
     def commit_once(session, transaction):
         monkeypatch.setattr(_Session, "commit", commit)
         monkeypatch.setattr(_Session, "close", lambda session: owner.append(session))  # who is dead aborts nothing
-        session._producer = Producer(session._producer)
+        session._producer, session._marks = Producer(session._producer), Marks(session._marks)
         return commit(session, transaction)
 
     monkeypatch.setattr(_Session, "commit", commit_once)

@@ -31,12 +31,12 @@ class ModelBroker:
     def producer(self, properties):
         return ModelProducer(self, properties["transactional.id"])
 
-    def consumer(self, properties):
-        return ModelConsumer(self, properties["group.id"])
+    def marks_of(self, properties, transactional_id, producer):
+        return ModelMarks(self, transactional_id, producer)
 
 
 class ModelProducer:
-    fail_at = None  # "produce", "commit", "committed": raised there, once
+    fail_at = None  # "produce", "mark", "commit", "committed": raised there, once
 
     def __init__(self, broker, transactional_id):
         self.broker, self.transactional_id = broker, transactional_id
@@ -66,9 +66,8 @@ class ModelProducer:
         self._check("produce")
         self.records.append((topic, key, value))
 
-    def send_offsets_to_transaction(self, offsets, group, timeout):
-        for each in offsets:
-            self.marks[group, each.topic] = each.offset, each.metadata
+    def flush(self, timeout):
+        return 0
 
     def commit_transaction(self, timeout):
         self._check("commit")
@@ -83,21 +82,18 @@ class ModelProducer:
         self.records, self.marks = [], {}
 
 
-class ModelConsumer:
-    def __init__(self, broker, group):
-        self.broker, self.group = broker, group
+class ModelMarks:
+    """The marks of a transactional id: those of an open transaction are the producer's."""
 
-    def consumer_group_metadata(self):
-        return self.group
+    def __init__(self, broker, name, producer):
+        self.broker, self.name, self.producer = broker, name, producer
 
-    def committed(self, partitions, timeout):
-        from confluent_kafka import TopicPartition
+    def read(self, place):
+        return self.broker.marks.get((self.name, place.topic), "")
 
-        found = []
-        for each in partitions:
-            offset, metadata = self.broker.marks.get((self.group, each.topic), (-1001, ""))
-            found.append(TopicPartition(each.topic, each.partition, offset, metadata))
-        return found
+    def write(self, place, offset, said):
+        self.producer._check("mark")
+        self.producer.marks[self.name, place.topic] = said
 
     def close(self):
         pass

@@ -1,0 +1,361 @@
+"""The few requests that are made over the protocol of Kafka: how brokers are reached, and what they may answer."""
+
+import contextlib
+import socket
+import struct
+import threading
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+library = pytest.importorskip("confluent_kafka", reason="confluent-kafka is not installed")
+
+from flinkbuf.streaming.sinks.kafka_group import CoordinatedMarks, KafkaCoordinators, LibraryMarks, marks_of  # noqa: E402
+from flinkbuf.streaming.sources.kafka_access import (  # noqa: E402
+    API_VERSIONS,
+    SASL_AUTHENTICATE,
+    SASL_HANDSHAKE,
+    BrokerAnswer,
+    KafkaAccess,
+    KafkaConnection,
+    compact_text,
+    int16,
+    int32,
+    int64,
+    scram_messages,
+    text,
+)
+from flinkbuf.streaming.sources.kafka_client import KafkaTopicPartition  # noqa: E402
+
+PLACE = KafkaTopicPartition("t", 0)
+
+
+class Broker:
+    """A server on a thread: `answers(api, body)` gives what it answers, None closes the connection.
+
+    Every request is kept. An answer that is bytes goes out behind the number of the request.
+    """
+
+    def __init__(self, answers):
+        self.requests, self._answers = [], answers
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.address = self._listener.getsockname()
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def access(self, **properties):
+        given = {"bootstrap.servers": f"127.0.0.1:{self.address[1]}", **properties}
+        return KafkaAccess.of({key.replace("_", "."): value for key, value in given.items()})
+
+    def _serve(self):
+        while True:
+            try:
+                connection = self._listener.accept()[0]
+            except OSError:
+                return
+            with connection:
+                self._talk(connection)
+
+    def _talk(self, connection):
+        while (size := connection.recv(4, socket.MSG_WAITALL)) and len(size) == 4:
+            request = connection.recv(int.from_bytes(size, "big"), socket.MSG_WAITALL)
+            api, _, number, length = struct.unpack_from(">hhih", request)
+            self.requests.append((api, request[10 + length :]))
+            answer = self._answers(*self.requests[-1])
+            if answer is None:
+                return
+            connection.sendall(int32(4 + len(answer)) + int32(number) + answer)
+
+    def close(self):
+        self._listener.close()
+
+
+@pytest.fixture
+def broker():
+    brokers = []
+
+    def make(answers):
+        brokers.append(Broker(answers))
+        return brokers[-1]
+
+    yield make
+    for each in brokers:
+        each.close()
+
+
+# What properties say
+
+
+def test_servers_are_read_as_the_client_library_reads_them():
+    access = KafkaAccess.of({"bootstrap.servers": "a:1, SASL_SSL://b.example:2,[::1]:3,c"})
+    assert access.servers == (("a", 1), ("b.example", 2), ("::1", 3), ("c", 9092))
+    assert access.mechanism == "" and access.tls is None
+    assert KafkaAccess.of({"bootstrap.servers": "a:port"}) is None
+    assert KafkaAccess.of({}) is None
+
+
+@pytest.mark.parametrize(
+    "properties",
+    [
+        {"security.protocol": "SASL_SSL"},  # GSSAPI, unless it is said
+        {"security.protocol": "sasl_plaintext", "sasl.mechanisms": "OAUTHBEARER"},
+        {"security.protocol": "ssl", "ssl.keystore.location": "k.p12"},
+        {"plugin.library.paths": "x"},
+    ],
+)
+def test_what_only_the_client_library_understands_is_left_to_it(properties):
+    properties = {"bootstrap.servers": "127.0.0.1:1", **properties}
+    assert KafkaAccess.of(properties) is None
+
+
+def test_a_file_of_certificates_that_is_not_there_is_told_with_its_property(tmp_path):
+    given = {"bootstrap.servers": "a:1", "security.protocol": "ssl", "ssl.ca.location": str(tmp_path / "none.pem")}
+    with pytest.raises(library.KafkaException, match="certificates cannot be used .ssl.ca.location=.*none.pem"):
+        KafkaAccess.of(given)
+    broken = tmp_path / "broken.pem"
+    broken.write_text("-----BEGIN NOTHING-----")
+    with pytest.raises(library.KafkaException, match="broken.pem"):
+        KafkaAccess.of({**given, "ssl.ca.location": str(broken)})
+
+
+# Logins
+
+
+def test_scram_says_what_its_standard_says():
+    """The example of RFC 7677."""
+    messages = scram_messages("sha256", "user", "pencil", "rOprNGfwEbeRWgbNEkqO")
+    assert next(messages) == b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO"
+    both = "rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0"
+    final = messages.send(f"r={both},s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096".encode())
+    assert final == f"c=biws,r={both},p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ=".encode()
+    with pytest.raises(StopIteration):
+        messages.send(b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=")
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (b"r=nonce,s=AAAA,i=4096", "did not add"),
+        (b"r=other,s=AAAA,i=4096", "did not add"),
+        (b"r=nonce1,s=AAAA,i=1", "hashed '1' times"),
+        (b"r=nonce1,s=AAAA,i=99999999999", "hashed '99999999999' times"),
+        (b"r=nonce1,s=AAAA,i=-5", "hashed '-5' times"),
+        (b"r=nonce1,s=A,i=4096", "not of base 64"),
+        (b"\xff\xfe", "did not add"),
+    ],
+)
+def test_a_server_of_scram_that_says_what_it_may_not_is_left(answer, words):
+    messages = scram_messages("sha256", "a=b,c", "pencil", "nonce")
+    assert next(messages) == b"n,,n=a=3Db=2Cc,r=nonce"
+    with pytest.raises(ValueError, match=words):
+        messages.send(answer)
+
+
+def test_a_server_that_does_not_know_the_password_is_not_trusted(broker):
+    def answers(api, body):
+        if api == SASL_HANDSHAKE:
+            return int16(0) + int32(0)
+        said = body[4:].decode()
+        nonce = said.partition("r=")[2]
+        answer = f"r={nonce}1,s=AAAA,i=4096" if said.startswith("n,,") else "v=AAAA"
+        return int16(0) + int16(-1) + int32(len(answer)) + answer.encode()
+
+    access = broker(answers).access(security_protocol="sasl_plaintext", sasl_mechanisms="SCRAM-SHA-512")
+    with pytest.raises(library.KafkaException, match="cannot be trusted: it does not know the password itself"):
+        KafkaConnection(access.servers[0], access, time.monotonic() + 10)
+
+
+def test_a_wrong_password_and_a_mechanism_that_is_not_offered_are_told_at_once(broker):
+    def answers(api, body):
+        if api == SASL_HANDSHAKE:
+            return int16(33 if b"SCRAM" in body else 0) + int32(1) + text("PLAIN")
+        assert api == SASL_AUTHENTICATE and body[4:] == b"\0me\0secret"
+        return int16(58) + text("no such user") + int32(0)
+
+    for mechanism, words in (
+        ("PLAIN", "does not let in user 'me' by PLAIN: no such user"),
+        ("SCRAM-SHA-256", "offers PLAIN and not"),
+    ):
+        server = broker(answers)
+        access = server.access(
+            security_protocol="sasl_plaintext", sasl_mechanisms=mechanism, sasl_username="me", sasl_password="secret"
+        )
+        with pytest.raises(library.KafkaException, match=words) as told:
+            KafkaCoordinators(access).are_understood()
+        assert told.value.args[0].code() == library.KafkaError._AUTHENTICATION
+        assert "secret" not in str(told.value)
+
+
+# What brokers answer
+
+
+@given(
+    st.binary(max_size=40),
+    st.lists(
+        st.sampled_from(
+            ["int8", "int16", "int32", "int64", "text", "data", "count", "compact_text", "compact_count", "skip_tags"]
+        ),
+        max_size=12,
+    ),
+)
+def test_whatever_bytes_come_values_are_read_within_them_or_refused(data, reads):
+    answer = BrokerAnswer(data)
+    try:
+        for read in reads:
+            getattr(answer, read)()
+    except ValueError as error:
+        assert "the answer of a broker of Kafka" in str(error)
+
+
+def test_lengths_of_the_newer_form_take_as_many_bytes_as_they_need():
+    for length in (0, 1, 126, 127, 128, 16_382, 16_383):
+        assert BrokerAnswer(compact_text("x" * length)).compact_text() == "x" * length
+    with pytest.raises(ValueError, match="more than 5 bytes"):
+        BrokerAnswer(b"\xff" * 9).compact_text()
+
+
+KNOWN = b"".join(int16(api) + int16(0) + int16(9) for api in (9, 10, 25, 28, 65))
+ALL_KNOWN = int16(0) + int32(5) + KNOWN
+
+
+def coordinator_at(broker_box):
+    return int32(0) + int16(0) + text("") + int32(1) + text("127.0.0.1") + int32(broker_box[0].address[1])
+
+
+def described(producer_id, epoch):
+    state = int16(0) + compact_text("id") + compact_text("Empty") + int32(0) + int64(0) + int64(producer_id)
+    return b"\0" + int32(0) + b"\x02" + state + int16(epoch) + b"\x01\0\0"
+
+
+def offset_answer(said, code=0):
+    return (
+        int32(0)
+        + int32(1)
+        + text("t")
+        + int32(1)
+        + int32(0)
+        + int64(7)
+        + int32(-1)
+        + text(said)
+        + int16(code)
+        + int16(0)
+    )
+
+
+def working(box, errors=()):
+    """What a broker answers that is every coordinator; of each kind of request the first get these errors."""
+    left = {api: list(codes) for api, codes in dict(errors).items()}
+
+    def answers(api, body):
+        code = left[api].pop(0) if left.get(api) else 0
+        if code is None:
+            return None
+        return {
+            API_VERSIONS: lambda: ALL_KNOWN,
+            10: lambda: (
+                coordinator_at(box)
+                if not code
+                else int32(0) + int16(code) + text("") + int32(-1) + text("") + int32(-1)
+            ),
+            65: lambda: described(4_000, 3) if not code else b"\0" + int32(0) + b"\x02" + int16(code),
+            9: lambda: offset_answer("said", code),
+            25: lambda: int32(0) + int16(code),
+            28: lambda: int32(0) + int32(1) + text("t") + int32(1) + int32(0) + int16(code),
+        }[api]()
+
+    return answers
+
+
+def test_a_mark_is_read_and_written_as_the_producer_of_the_transactional_id(broker):
+    box = []
+    box.append(broker(working(box)))
+    marks = marks_of({"bootstrap.servers": f"127.0.0.1:{box[0].address[1]}"}, "id", None)
+    assert isinstance(marks, CoordinatedMarks)
+    assert marks.read(PLACE) == "said"
+    marks.write(PLACE, 5, "new")
+    sent = dict(box[0].requests)
+    owner = int64(4_000) + int16(3)
+    assert sent[25] == text("id") + owner + text("id")
+    place = int32(1) + text("t") + int32(1) + int32(0)
+    assert sent[28] == text("id") + text("id") + owner + place + int64(5) + int32(-1) + text("new")
+    marks.close()
+
+
+@pytest.mark.parametrize("api", [9, 10, 25, 28, 65])
+def test_a_coordinator_that_is_away_or_another_one_is_asked_again(broker, api):
+    box = []
+    box.append(broker(working(box, {api: [16, None, 15, 14, None, 51]})))
+    marks = CoordinatedMarks(KafkaCoordinators(box[0].access(), 10), "id")
+    marks.write(PLACE, 5, "new")
+    assert marks.read(PLACE) == "said"
+    assert [each for each, _ in box[0].requests].count(api) >= 7
+    marks.close()
+
+
+@pytest.mark.parametrize(("api", "code"), [(65, 53), (25, 47), (25, 90), (28, 48), (9, 30), (28, 12), (10, 30)])
+def test_what_a_broker_refuses_is_told_with_its_code(broker, api, code):
+    box = []
+    box.append(broker(working(box, {api: [code]})))
+    with pytest.raises(library.KafkaException) as told:
+        marks = CoordinatedMarks(KafkaCoordinators(box[0].access(), 10), "id")
+        marks.write(PLACE, 5, "new")
+        marks.read(PLACE)
+    assert told.value.args[0].code() == code
+
+
+def test_a_broker_that_is_never_there_is_left_in_time(broker):
+    server = broker(lambda api, body: None)
+    began = time.monotonic()
+    with pytest.raises(library.KafkaException, match="did not do in 0.3 s .* has closed the connection"):
+        KafkaCoordinators(server.access(), 0.3).are_understood()
+    server.close()
+    with pytest.raises(library.KafkaException, match="did not do in 0.3 s"):
+        KafkaCoordinators(server.access(), 0.3).are_understood()
+    assert time.monotonic() - began < 5
+
+
+def test_a_broker_that_says_nothing_is_left_in_time():
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        access = KafkaAccess.of({"bootstrap.servers": f"127.0.0.1:{silent.getsockname()[1]}"})
+        with pytest.raises(library.KafkaException, match="did not do in 0.3 s"):
+            KafkaCoordinators(access, 0.3).are_understood()
+
+
+@pytest.mark.parametrize(
+    ("raw", "words"),
+    [
+        (b"\x15\x03\x03\x00\x02\x02\x46", "it speaks TLS, and security.protocol is plaintext"),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "is it one of Kafka"),
+        (int32(2) + b"ab", "is it one of Kafka"),
+        (int32(8) + int32(1) + int16(0) + int16(0), "within a value of 4 bytes"),
+        (int32(10) + int32(1) + int16(0) + int32(9), "claims 9 values"),
+    ],
+)
+def test_what_is_no_broker_of_kafka_is_told_at_once(raw, words):
+    with socket.create_server(("127.0.0.1", 0)) as other:
+
+        def answer():
+            connection = other.accept()[0]
+            with connection, contextlib.suppress(ConnectionError):
+                connection.recv(1_000)
+                connection.sendall(raw)
+                connection.recv(1_000)
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        access = KafkaAccess.of({"bootstrap.servers": f"127.0.0.1:{other.getsockname()[1]}"})
+        coordinators = KafkaCoordinators(access, 10)
+        with pytest.raises(library.KafkaException, match=words):
+            coordinators.are_understood()
+        coordinators.close()
+        thread.join(10)
+
+
+def test_older_brokers_and_other_logins_are_left_to_the_client_library(broker):
+    old = int16(0) + int32(4) + KNOWN[:-6]
+    # The client library, too, asks what the broker knows, and does not survive whatever it answers: then it is away.
+    server = broker(lambda api, body: old if len(server.requests) == 1 else None)
+    marks = marks_of({"bootstrap.servers": f"127.0.0.1:{server.address[1]}"}, "id", None)
+    assert isinstance(marks, LibraryMarks)
+    marks.close()
