@@ -27,7 +27,7 @@ APT = sh -c 'if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 	echo "installing $$*"; apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$$@" >/dev/null; \
 	else echo "missing on this machine; install it and run make again. On Debian or Ubuntu: sudo apt-get install $$*" >&2; exit 1; fi' apt
 
-.PHONY: help demo test test-python test-long test-c test-large test-hosts test-simulation test-matrix test-chaos soak test-kills replay test-stress test-interop test-pyflink bench bench-pyflink nexmark build wheel wheels docs lint clean java postgres chromium
+.PHONY: help demo test test-python test-long test-c test-large test-hosts test-kafka-kills test-simulation test-matrix test-chaos soak test-kills replay test-stress test-interop test-pyflink bench bench-pyflink nexmark build wheel wheels docs lint clean java postgres chromium
 .DELETE_ON_ERROR:
 
 help:
@@ -36,6 +36,7 @@ help:
 	@echo 'make test-long     the tests that take long: executors that die, clusters of Spark, campaigns in their short form'
 	@echo 'make test-hosts    several hosts made of this machine, by root: a cluster of Spark on them, slow, lossy and cut networks;'
 	@echo '                   and real brokers of Kafka, which Maven fetches (0.05 GB)'
+	@echo 'make test-kafka-kills  KILLS=1000 tasks, drivers and brokers of jobs that read and write Kafka are killed'
 	@echo 'make test-simulation  whole jobs under virtual time, from SIMULATION_RUNS=2000 seeds; make replay SEED=7 tells one (OF=checkpoints, OF=batch)'
 	@echo 'make test-matrix  generated programs in all ways against their models, for HOURS=1 (TARGETS=embedded,local,spark)'
 	@echo 'make test-mutants  the share of SAMPLE=100 small changes to what decides that tests or simulation catch, about 10 s each'
@@ -94,6 +95,10 @@ HOSTS ?= tests
 
 test-hosts: $(VENV)/.test java
 	$(BIN)/python -m pytest -m hosts -q --durations=15 $(HOSTS)
+
+# Tasks, driver and brokers are killed, half of them with one broker and half with three, some four seconds each.
+test-kafka-kills: $(VENV)/.test java
+	KAFKA_KILLS=$$(( $(KILLS) / 2 )) $(BIN)/python -m pytest -m hosts -q -s tests/datastream/connectors/test_kafka_kills.py
 
 test-c: $(VENV)/.test
 	@for sanitizer in address,undefined thread; do \

@@ -22,6 +22,7 @@ from flinkbuf.log import logger
 from flinkbuf.streaming.sinks.kafka_group import marks_of
 from flinkbuf.streaming.sinks.kafka_marks import CommittedNumbers
 from flinkbuf.streaming.sinks.sink import CommitRequest, Committer, Sink, SinkContext, SinkWriter, WriterContext
+from flinkbuf.streaming.sources.kafka_access import check_access
 from flinkbuf.streaming.sources.kafka_client import (
     REQUEST_TIMEOUT_S,
     KafkaTopicPartition,
@@ -80,6 +81,7 @@ class KafkaTopicSink(Sink):
 
     def create_writer(self, context: WriterContext) -> SinkWriter:
         """Write the records of one subtask."""
+        check_access(self.options.properties)
         if self.options.is_transactional:
             return TransactionalWriter(self.options, context)
         return ProducingWriter(self.options)

@@ -27,6 +27,9 @@ _CONNECT_TIMEOUT_S = 5.0
 _TLS_ALERT, _TLS_HANDSHAKE = 0x15, 0x16  # the first byte of what a broker that speaks TLS answers
 _MOST_ITERATIONS = 1_000_000  # of a hash of SCRAM; Kafka's own servers say 4,096 to 16,384
 _FEWEST_ITERATIONS = 4_096
+_CHECK_S = 10.0
+_CLOSED_S = 2.0  # a broker that closes each connection for so long does not just end
+_PAUSE_S = 0.1
 _DIGESTS = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 _UNDERSTOOD = frozenset(  # of what begins with ssl. and sasl.; with more the client library has to do
     (
@@ -42,6 +45,7 @@ _UNDERSTOOD = frozenset(  # of what begins with ssl. and sasl.; with more the cl
     )
 )
 
+_METADATA = 3
 SASL_HANDSHAKE, API_VERSIONS, SASL_AUTHENTICATE = 17, 18, 36
 
 
@@ -75,7 +79,7 @@ class KafkaAccess:
             return None
         secret = [key for key in given if key.startswith(("ssl.", "sasl.", "plugin."))]
         servers = _servers_of(given.get("bootstrap.servers") or given.get("metadata.broker.list") or "")
-        if not _UNDERSTOOD.issuperset(secret) or servers is None:
+        if not _UNDERSTOOD.issuperset(secret) or servers is None or protocol not in _PROTOCOLS:
             return None
         return KafkaAccess(
             servers,
@@ -384,6 +388,55 @@ class KafkaConnection:
     def close(self) -> None:
         """Close the connection."""
         self._socket.close()
+
+
+def check_access(properties: Mapping[str, object]) -> None:
+    """Have the brokers say what is wrong with how they are to be reached: the client library tries until time is over.
+
+    Nothing is said of brokers that are not there: they may come. What only the library understands is left to it.
+
+    Raises
+    ------
+    KafkaException
+        A password, certificate or protocol that brokers do not accept.
+    """
+    access = KafkaAccess.of(properties)
+    if access is None:
+        return
+    began = time.monotonic()
+    while True:
+        closed = None
+        for address in access.servers:
+            try:
+                _let_in(address, access, began + _CHECK_S)
+                return
+            except BrokerClosedError as error:
+                closed = error
+            except (OSError, ValueError):
+                continue
+        if closed is None:
+            return
+        if time.monotonic() - began > _CLOSED_S:
+            name = _PROTOCOLS[access.protocol]
+            raise kafka_error(
+                "_TRANSPORT", f"{closed}, again and again: does it speak {name}, as security.protocol says?"
+            )
+        time.sleep(_PAUSE_S)
+
+
+def _let_in(address: tuple[str, int], access: KafkaAccess, deadline: float) -> None:
+    connection = KafkaConnection(address, access, deadline)
+    with contextlib.closing(connection):
+        # Which requests are known anybody is told. Who asks for topics, here for none of them, has to be let in.
+        connection.ask(_METADATA, 4, int32(0) + b"\0", deadline)
+
+
+_PROTOCOLS = {
+    "plaintext": "plain text without a login",
+    "ssl": "TLS without a login",
+    "sasl_plaintext": "plain text with a login",
+    "sasl_ssl": "TLS with a login",
+}
 
 
 def scram_messages(digest: str, user: str, password: str, nonce: str) -> Generator[bytes, bytes, None]:

@@ -18,6 +18,7 @@ from flinkbuf.errors import FlinkbufError
 from flinkbuf.log import logger
 from flinkbuf.records.column_batch import ColumnBatch
 from flinkbuf.streaming.sources.input_status import InputStatus
+from flinkbuf.streaming.sources.kafka_access import check_access
 from flinkbuf.streaming.sources.kafka_client import (
     REQUEST_TIMEOUT_S,
     KafkaTopicPartition,
@@ -189,6 +190,7 @@ class KafkaEnumerator(SplitEnumerator):
     def _discover(self) -> list[KafkaPartitionSplit]:
         """Ask the brokers; on the thread of periodic work."""
         if self._consumer is None:
+            check_access(self._options.properties)
             # A consumer belongs to a group, if it commits or not.
             self._consumer = make_consumer({"group.id": "flinkbuf", **self._options.properties})
         new = sorted(set(self._partitions(self._consumer)) - self._known)

@@ -92,7 +92,13 @@ def test_a_broker_that_dies_around_a_commit_and_comes_back(kafka, moment, task_d
     sink.operator.notify_checkpoint_complete(1)
     sink.process_element("b")
     state = stored(sink.snapshot(2))
-    later = threading.Timer(0.5, kafka.start)
+    is_back = []
+
+    def start():
+        kafka.start()
+        is_back.append(time.monotonic())
+
+    later = threading.Timer(0.5, start)
 
     def disturb():
         kafka.kill()
@@ -100,7 +106,6 @@ def test_a_broker_that_dies_around_a_commit_and_comes_back(kafka, moment, task_d
         if task_dies:
             raise Died
 
-    began = time.monotonic()
     try:
         disturb_at(sink, moment, disturb)
         sink.operator.notify_checkpoint_complete(2)
@@ -108,14 +113,14 @@ def test_a_broker_that_dies_around_a_commit_and_comes_back(kafka, moment, task_d
         again = opened(sink_of(kafka.address, topic, DeliveryGuarantee.EXACTLY_ONCE), [state])
         sink.close()
         sink = again
+    went_through = time.monotonic()
     later.join()
-    took = time.monotonic() - began
     sink.process_element("c")
     sink.snapshot(3)
     sink.operator.notify_checkpoint_complete(3)
     sink.close()
     assert [message.value() for message in kafka.read(topic)[0]] == [b"a", b"b", b"c"]
-    assert took < 30, "a second without a broker held the commit up"
+    assert went_through - is_back[0] < 60, "the commit did not go on when the broker was back"
 
 
 # Jobs

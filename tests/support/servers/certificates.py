@@ -17,13 +17,16 @@ class Authority:
         self.folder, self.path, self.key = folder, folder / f"{name}.pem", folder / f"{name}.key"
         openssl(f"req -x509 {CURVE} -keyout {self.key} -out {self.path} -days 10 -subj /CN={name}")
 
-    def issue(self, name, days=10):
-        """Make files for one process. Return its TlsConfig."""
+    def issue(self, name, days=10, address=None):
+        """Make files for one process, which may be one at an address. Return its TlsConfig."""
         key, request, certificate = (self.folder / f"{name}.{end}" for end in ("key", "csr", "pem"))
         openssl(f"req {CURVE} -keyout {key} -out {request} -subj /CN={name}")
-        openssl(
-            f"x509 -req -in {request} -CA {self.path} -CAkey {self.key} -CAcreateserial -out {certificate} -days {days}"
-        )
+        signed = f"-CA {self.path} -CAkey {self.key} -CAcreateserial -out {certificate} -days {days}"
+        if address is not None:
+            extensions = self.folder / f"{name}.ext"
+            extensions.write_text(f"subjectAltName=IP:{address}")
+            signed += f" -extfile {extensions}"
+        openssl(f"x509 -req -in {request} {signed}")
         return TlsConfig(certificate=certificate, key=key, authority=self.path)
 
 

@@ -111,15 +111,19 @@ class KafkaCluster:
         Properties with which clients reach them, besides the address.
     format_options : sequence of str
         For the tool that formats storage, such as users of SCRAM.
+    listeners : dict
+        Protocols of further listeners of one broker, by their names; `address_of` is where they are.
     """
 
-    def __init__(self, folder, brokers=1, settings=None, client=None, format_options=()):
+    def __init__(self, folder, brokers=1, settings=None, client=None, format_options=(), listeners=None):
         self.jars = kafka_jars()
         self.folder = Path(folder)
         self.numbers = range(1, brokers + 1)
         ports = free_ports(2 * brokers)
         self.ports = dict(zip(self.numbers, ports[:brokers], strict=True))
         self._controller_ports = dict(zip(self.numbers, ports[brokers:], strict=True))
+        self._listeners = dict(listeners or {})
+        self._listener_ports = dict(zip(self._listeners, free_ports(len(self._listeners)), strict=True))
         self._processes = {}
         self._starter = ThreadPoolExecutor(1)  # a broker dies with the thread that has started it
         self.client = {"bootstrap.servers": self.address, **(client or {})}
@@ -135,6 +139,9 @@ class KafkaCluster:
     def address(self):
         return ",".join(f"127.0.0.1:{port}" for port in self.ports.values())
 
+    def address_of(self, listener):
+        return f"127.0.0.1:{self._listener_ports[listener]}"
+
     def _file(self, number, suffix):
         return self.folder / f"broker-{number}.{suffix}"
 
@@ -144,15 +151,17 @@ class KafkaCluster:
     def _properties_of(self, number):
         voters = ",".join(f"{each}@127.0.0.1:{port}" for each, port in self._controller_ports.items())
         copies = len(self.numbers)
+        more = "".join(f",{name}://{self.address_of(name)}" for name in self._listeners)
+        protocols = "".join(f",{name}:{protocol}" for name, protocol in self._listeners.items())
         return {
             **_SETTINGS,
             "process.roles": "broker,controller",
             "node.id": number,
             "controller.quorum.voters": voters,
             "controller.listener.names": "CONTROLLER",
-            "listeners": f"CLIENTS://127.0.0.1:{{port}},CONTROLLER://127.0.0.1:{self._controller_ports[number]}",
-            "advertised.listeners": "CLIENTS://127.0.0.1:{port}",
-            "listener.security.protocol.map": "CLIENTS:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "listeners": f"CLIENTS://127.0.0.1:{{port}},CONTROLLER://127.0.0.1:{self._controller_ports[number]}{more}",
+            "advertised.listeners": f"CLIENTS://127.0.0.1:{{port}}{more}",
+            "listener.security.protocol.map": f"CLIENTS:PLAINTEXT,CONTROLLER:PLAINTEXT{protocols}",
             "inter.broker.listener.name": "CLIENTS",
             "log.dirs": self._file(number, "data"),
             "default.replication.factor": copies,
