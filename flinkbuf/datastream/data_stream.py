@@ -51,7 +51,12 @@ from flinkbuf.runtime.graph.transformation import (
     Transformation,
     UnionTransformation,
 )
-from flinkbuf.streaming.chain.aggregations import ReduceOperatorFactory, field_reduce
+from flinkbuf.streaming.chain.aggregations import (
+    COMBINED_KEY,
+    CombiningOperatorFactory,
+    ReduceOperatorFactory,
+    field_reduce,
+)
 from flinkbuf.streaming.chain.functions import (
     FilterFunction,
     FlatMapFunction,
@@ -1605,7 +1610,7 @@ class KeyedStream(_NoOperator[T], Generic[K, T]):
         """
         return Types.ROW_NAMED(["f0", "f1"], [said(self._key_type), said(self._value_type)])
 
-    def reduce(self, func: Callable[[T, T], object] | ReduceFunction) -> DataStream[T]:
+    def reduce(self, func: Callable[[T, T], object] | ReduceFunction, *, two_phase: bool = False) -> DataStream[T]:
         """Reduce the records of each key, and give what has come together so far for each record.
 
         Flink's ``KeyedStream.reduce``.
@@ -1614,11 +1619,16 @@ class KeyedStream(_NoOperator[T], Generic[K, T]):
         ----------
         func : callable or ReduceFunction
             Makes one value of two.
+        two_phase : bool, default False
+            Reduce the records of a key where they are, too, before they are sent to the subtask that has the key: those
+            that come within the buffer timeout are sent as one. `func` may be given results of its own in both places,
+            so it must not matter in which order values come and how they are put together. In Flink's SQL this is
+            TWO_PHASE, in Spark what ``reduceByKey`` does.
 
         Returns
         -------
         DataStream
-            One value for each record; in batch mode one for each key.
+            One value for each record, with `two_phase` for what was sent as one; in batch mode one for each key.
 
         Raises
         ------
@@ -1631,11 +1641,18 @@ class KeyedStream(_NoOperator[T], Generic[K, T]):
         >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
         >>> env.from_collection([1, 2, 3]).key_by(lambda n: 0).reduce(lambda a, b: a + b).execute_and_collect(limit=3)
         [1, 3, 6]
+
+        Less is sent, and the last result of each key is the same:
+
+        >>> words = env.from_collection(["to", "be", "or", "not", "to", "be"]).map(lambda word: (word, 1))
+        >>> counts = words.key_by(lambda pair: pair[0]).reduce(lambda a, b: (a[0], a[1] + b[1]), two_phase=True)
+        >>> sorted(dict(counts.execute_and_collect()).items())
+        [('be', 2), ('not', 1), ('or', 1), ('to', 2)]
         """
         check_function(func, ReduceFunction, "The input must be a ReduceFunction or a callable function")
-        return self._reduce(func)
+        return self._reduce(func, two_phase)
 
-    def sum(self, position_to_sum: int | str = 0) -> DataStream[T]:
+    def sum(self, position_to_sum: int | str = 0, *, two_phase: bool = False) -> DataStream[T]:
         """Add up a field of each key's records, or the records themselves; other fields are the first record's.
 
         Flink's ``KeyedStream.sum``.
@@ -1644,6 +1661,8 @@ class KeyedStream(_NoOperator[T], Generic[K, T]):
         ----------
         position_to_sum : int or str, default 0
             Of tuples and rows by position, of rows by name; records that are numbers have field 0.
+        two_phase : bool, default False
+            See `reduce`.
 
         Returns
         -------
@@ -1663,9 +1682,9 @@ class KeyedStream(_NoOperator[T], Generic[K, T]):
         >>> pairs.sum(1).execute_and_collect(limit=2)
         [('a', 1), ('a', 3)]
         """
-        return self._accumulate(position_to_sum, KeyedStream.AccumulateType.SUM)
+        return self._accumulate(position_to_sum, KeyedStream.AccumulateType.SUM, two_phase)
 
-    def min(self, position_to_min: int | str = 0) -> DataStream[T]:
+    def min(self, position_to_min: int | str = 0, *, two_phase: bool = False) -> DataStream[T]:
         """Keep the least value of a field; other fields are the first record's.
 
         Flink's ``KeyedStream.min``.
@@ -1674,6 +1693,8 @@ class KeyedStream(_NoOperator[T], Generic[K, T]):
         ----------
         position_to_min : int or str, default 0
             Of tuples and rows by position, of rows by name; records that are numbers have field 0.
+        two_phase : bool, default False
+            See `reduce`.
 
         Returns
         -------
@@ -1693,9 +1714,9 @@ class KeyedStream(_NoOperator[T], Generic[K, T]):
         >>> pairs.min(1).execute_and_collect(limit=2)
         [('a', 1), ('a', 1)]
         """
-        return self._accumulate(position_to_min, KeyedStream.AccumulateType.MIN)
+        return self._accumulate(position_to_min, KeyedStream.AccumulateType.MIN, two_phase)
 
-    def max(self, position_to_max: int | str = 0) -> DataStream[T]:
+    def max(self, position_to_max: int | str = 0, *, two_phase: bool = False) -> DataStream[T]:
         """Keep the greatest value of a field; other fields are the first record's.
 
         Flink's ``KeyedStream.max``.
@@ -1704,6 +1725,8 @@ class KeyedStream(_NoOperator[T], Generic[K, T]):
         ----------
         position_to_max : int or str, default 0
             Of tuples and rows by position, of rows by name; records that are numbers have field 0.
+        two_phase : bool, default False
+            See `reduce`.
 
         Returns
         -------
@@ -1723,9 +1746,9 @@ class KeyedStream(_NoOperator[T], Generic[K, T]):
         >>> pairs.max(1).execute_and_collect(limit=2)
         [('a', 1), ('a', 2)]
         """
-        return self._accumulate(position_to_max, KeyedStream.AccumulateType.MAX)
+        return self._accumulate(position_to_max, KeyedStream.AccumulateType.MAX, two_phase)
 
-    def min_by(self, position_to_min_by: int | str = 0) -> DataStream[T]:
+    def min_by(self, position_to_min_by: int | str = 0, *, two_phase: bool = False) -> DataStream[T]:
         """Keep the first record with the least value of a field.
 
         Flink's ``KeyedStream.minBy``.
@@ -1734,6 +1757,8 @@ class KeyedStream(_NoOperator[T], Generic[K, T]):
         ----------
         position_to_min_by : int or str, default 0
             Of tuples and rows by position, of rows by name; records that are numbers have field 0.
+        two_phase : bool, default False
+            See `reduce`.
 
         Returns
         -------
@@ -1753,9 +1778,9 @@ class KeyedStream(_NoOperator[T], Generic[K, T]):
         >>> pairs.min_by(1).execute_and_collect(limit=2)
         [('a', 1), ('a', 1)]
         """
-        return self._accumulate(position_to_min_by, KeyedStream.AccumulateType.MIN_BY)
+        return self._accumulate(position_to_min_by, KeyedStream.AccumulateType.MIN_BY, two_phase)
 
-    def max_by(self, position_to_max_by: int | str = 0) -> DataStream[T]:
+    def max_by(self, position_to_max_by: int | str = 0, *, two_phase: bool = False) -> DataStream[T]:
         """Keep the first record with the greatest value of a field.
 
         Flink's ``KeyedStream.maxBy``.
@@ -1764,6 +1789,8 @@ class KeyedStream(_NoOperator[T], Generic[K, T]):
         ----------
         position_to_max_by : int or str, default 0
             Of tuples and rows by position, of rows by name; records that are numbers have field 0.
+        two_phase : bool, default False
+            See `reduce`.
 
         Returns
         -------
@@ -1783,7 +1810,7 @@ class KeyedStream(_NoOperator[T], Generic[K, T]):
         >>> pairs.max_by(1).execute_and_collect(limit=2)
         [('a', 1), ('a', 2)]
         """
-        return self._accumulate(position_to_max_by, KeyedStream.AccumulateType.MAX_BY)
+        return self._accumulate(position_to_max_by, KeyedStream.AccumulateType.MAX_BY, two_phase)
 
     def process(self, func: KeyedProcessFunction[T, R], output_type: object = None) -> DataStream[R]:  # type: ignore[override]
         """Give all that the function yields; it has state and timers for each key.
@@ -1981,18 +2008,35 @@ class KeyedStream(_NoOperator[T], Generic[K, T]):
     def _refuse_partitioning(self) -> NoReturn:
         raise RuntimeError("Cannot override partitioning for KeyedStream.")
 
-    def _accumulate(self, position: int | str, kind: KeyedStream.AccumulateType) -> DataStream[T]:
+    def _accumulate(self, position: int | str, kind: KeyedStream.AccumulateType, two_phase: bool) -> DataStream[T]:
         if isinstance(position, bool) or not isinstance(position, (int, str)):
             raise TypeError(
                 "The field position must be of int or str type to locate the value to calculate for min, max, min_by, "
                 f"max_by and sum. The given type is: {type(position)}"
             )
-        return self._reduce(field_reduce(kind.name.lower(), position))
+        return self._reduce(field_reduce(kind.name.lower(), position), two_phase)
 
-    def _reduce(self, function: ReduceFunction | Callable[..., object]) -> DataStream[T]:
+    def _reduce(self, function: ReduceFunction | Callable[..., object], two_phase: bool) -> DataStream[T]:
+        keyed: KeyedStream[Any, Any] = self
         type_info = self._value_type
         factory = ReduceOperatorFactory(as_selector(self._selector), function, type_info)
-        return self._keyed("Reduce", type_info, MadeBy(type_info, factory))
+        if two_phase:
+            combining = factory.combining(self._key_type, self._env.get_buffer_timeout())
+            keyed = self._combined(combining, type_info)
+            factory = ReduceOperatorFactory(COMBINED_KEY, function, type_info, is_combined=True)
+        return keyed._keyed("Reduce", type_info, MadeBy(type_info, factory))
+
+    def _combined(
+        self, factory: CombiningOperatorFactory, value_type: TypeInformation | None
+    ) -> KeyedStream[K, tuple[K, int, Any]]:
+        """Return what is combined of the records of each key, where they are, before it is sent."""
+        types = [self._key_type, Types.LONG(), value_type]
+        type_info = None if None in types else Types.TUPLE(types)
+        origin = self._origin_stream._transformation
+        combined = self._origin_stream._transform("Combine", type_info, MadeBy(None, factory))
+        if isinstance(origin, OperatorTransformation) and origin.parallelism is not None:
+            combined._transformation.parallelism = origin.parallelism  # or records would go another way before
+        return KeyedStream(combined, COMBINED_KEY, self._key_type)
 
 
 class CachedDataStream(_NoOperator[T]):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, overload
 
 from flinkbuf.datastream.arguments import declared, said
 from flinkbuf.datastream.program.operator_factories import MadeBy
+from flinkbuf.streaming.chain.aggregations import COMBINED_KEY
 from flinkbuf.streaming.chain.functions import (
     AggregateFunction,
     Function,
@@ -172,7 +173,9 @@ class _Windows(Generic[T]):
         self._late_data_output_tag = output_tag
         return self
 
-    def _reduce(self, reduce_function: object, window_function: object, output_type: object) -> DataStream[R]:
+    def _reduce(
+        self, reduce_function: object, window_function: object, output_type: object, two_phase: bool = False
+    ) -> DataStream[R]:
         if not isinstance(reduce_function, ReduceFunction) and not callable(reduce_function):
             raise TypeError("The input must be a ReduceFunction or a callable function!")
         self._check_window_function(window_function)
@@ -182,13 +185,19 @@ class _Windows(Generic[T]):
         return self._result(
             type_info,
             [reduce_function, window_function],
+            two_phase,
             reduce_function=reduce_function,
             window_function=window_function,
             contents_type=self._keyed_stream._value_type,
         )
 
     def _aggregate(
-        self, aggregate_function: object, window_function: object, accumulator_type: object, output_type: object
+        self,
+        aggregate_function: object,
+        window_function: object,
+        accumulator_type: object,
+        output_type: object,
+        two_phase: bool = False,
     ) -> DataStream[R]:
         if not isinstance(aggregate_function, AggregateFunction):
             raise TypeError(
@@ -199,6 +208,7 @@ class _Windows(Generic[T]):
         return self._result(
             declared(output_type),
             [aggregate_function, window_function],
+            two_phase,
             aggregate_function=aggregate_function,
             window_function=window_function,
             contents_type=declared(accumulator_type),
@@ -226,19 +236,25 @@ class _Windows(Generic[T]):
         """What the operator tells keys apart by; None: it sees one window for all."""
         return as_selector(self._keyed_stream._key_selector)
 
-    def _result(self, type_info: TypeInformation | None, functions: list[object], **options: Any) -> DataStream[R]:
+    def _result(
+        self, type_info: TypeInformation | None, functions: list[object], two_phase: bool = False, **options: Any
+    ) -> DataStream[R]:
         assigner, tag = self._window_assigner, self._late_data_output_tag
+        keyed: KeyedStream[Any, Any] = self._keyed_stream
         factory = WindowOperatorFactory(
             assigner,
-            key_selector=self._selector(),
+            key_selector=COMBINED_KEY if two_phase else self._selector(),
             trigger=self._window_trigger,
             evictor=self._evictor,
             allowed_lateness_ms=self._allowed_lateness_ms,
             late_tag_id=None if tag is None else tag.tag_id,
+            two_phase=two_phase,
             **options,
         )
-        keyed, name = self._keyed_stream, type(assigner).__name__
-        result: DataStream[R] = keyed._keyed(name, type_info, MadeBy(type_info, factory))
+        if two_phase:
+            selector, delay_ms = as_selector(keyed._key_selector), self.get_execution_environment().get_buffer_timeout()
+            keyed = keyed._combined(factory.combining(selector, keyed._key_type, delay_ms), factory.contents_type)
+        result: DataStream[R] = keyed._keyed(type(assigner).__name__, type_info, MadeBy(type_info, factory))
         names = ", ".join(type(function).__name__ for function in functions if function is not None)
         return result.set_description(f"{self._word}({assigner!r}, {type(factory.trigger).__name__}, {names})")
 
@@ -265,13 +281,17 @@ class WindowedStream(_Windows[T], Generic[K, T]):
     _word = "Window"
 
     @overload
-    def reduce(self, reduce_function: Callable[[T, T], object] | ReduceFunction) -> DataStream[T]: ...
+    def reduce(
+        self, reduce_function: Callable[[T, T], object] | ReduceFunction, *, two_phase: bool = False
+    ) -> DataStream[T]: ...
 
     @overload
     def reduce(
         self,
         reduce_function: Callable[[T, T], object] | ReduceFunction,
         window_function: WindowFunction[T, R, K, W] | ProcessWindowFunction[T, R, K, W],
+        *,
+        two_phase: bool = False,
     ) -> DataStream[R]: ...
 
     @overload
@@ -280,6 +300,8 @@ class WindowedStream(_Windows[T], Generic[K, T]):
         reduce_function: Callable[[T, T], object] | ReduceFunction,
         window_function: WindowFunction[T, R, K, W] | ProcessWindowFunction[T, R, K, W] | None = None,
         output_type: object = None,
+        *,
+        two_phase: bool = False,
     ) -> DataStream[Any]: ...
 
     def reduce(
@@ -287,6 +309,8 @@ class WindowedStream(_Windows[T], Generic[K, T]):
         reduce_function: Callable[[T, T], object] | ReduceFunction,
         window_function: WindowFunction[T, R, K, W] | ProcessWindowFunction[T, R, K, W] | None = None,
         output_type: object = None,
+        *,
+        two_phase: bool = False,
     ) -> DataStream[Any]:
         """Reduce each window's records as they come. Flink's ``WindowedStream.reduce``.
 
@@ -298,6 +322,8 @@ class WindowedStream(_Windows[T], Generic[K, T]):
             Is given the one record that is left, when the window fires.
         output_type : TypeInformation, optional
             Of the results; by default that of the records where there is no window function.
+        two_phase : bool, default False
+            Reduce the records of a key and window where they are, too, before they are sent. See `aggregate`.
 
         Returns
         -------
@@ -308,6 +334,8 @@ class WindowedStream(_Windows[T], Generic[K, T]):
         ------
         TypeError
             If a function is of another kind.
+        ValueError
+            If `two_phase` does not go with these windows.
 
         Examples
         --------
@@ -317,7 +345,7 @@ class WindowedStream(_Windows[T], Generic[K, T]):
         >>> numbers.key_by(lambda n: 0).count_window(3).reduce(max).execute_and_collect(limit=1)
         [3]
         """
-        return self._reduce(reduce_function, window_function, output_type)
+        return self._reduce(reduce_function, window_function, output_type, two_phase)
 
     def aggregate(
         self,
@@ -325,6 +353,8 @@ class WindowedStream(_Windows[T], Generic[K, T]):
         window_function: WindowFunction[T, R, K, W] | ProcessWindowFunction[T, R, K, W] | None = None,
         accumulator_type: object = None,
         output_type: object = None,
+        *,
+        two_phase: bool = False,
     ) -> DataStream[Any]:
         """Aggregate each window's records as they come. Flink's ``WindowedStream.aggregate``.
 
@@ -336,6 +366,13 @@ class WindowedStream(_Windows[T], Generic[K, T]):
             Is given the result, when the window fires.
         accumulator_type, output_type : TypeInformation, optional
             Of accumulators, which are state, and of the results.
+        two_phase : bool, default False
+            Aggregate the records of a key where they are, too, before they are sent to the subtask that has the key,
+            which merges accumulators: of windows of event time one for each key and pane (as long as the step of
+            sliding windows, if it divides their length), of windows of processing time one for what comes within the
+            buffer timeout. For tumbling and sliding windows with their own trigger, without an evictor, lateness and a
+            side output of late records. ``merge`` of the function has to be right: sums of floats may differ in their
+            last digits. In Flink's SQL this is TWO_PHASE, in Spark what ``aggregateByKey`` does.
 
         Returns
         -------
@@ -346,6 +383,8 @@ class WindowedStream(_Windows[T], Generic[K, T]):
         ------
         TypeError
             If a function is of another kind.
+        ValueError
+            If `two_phase` does not go with these windows.
 
         Examples
         --------
@@ -360,7 +399,7 @@ class WindowedStream(_Windows[T], Generic[K, T]):
         >>> numbers.key_by(lambda n: 0).count_window(3).aggregate(Count()).execute_and_collect(limit=1)
         [3]
         """
-        return self._aggregate(aggregate_function, window_function, accumulator_type, output_type)
+        return self._aggregate(aggregate_function, window_function, accumulator_type, output_type, two_phase)
 
     @overload
     def apply(self, window_function: WindowFunction[T, R, K, W]) -> DataStream[R]: ...

@@ -204,6 +204,8 @@ DOES_WITHOUT = {
     "session_window_operator": (LOOP_OVER_OBJECTS | {"bench"}, "timed in bench_window_operator.py"),
     "aligned_window_operator": (LOOP_OVER_OBJECTS | {"bench"}, "timed in bench_window_operator.py"),
     "aggregate_operator": (LOOP_OVER_OBJECTS | {"bench"}, "timed in bench_window_operator.py"),
+    "combining_operator": (LOOP_OVER_OBJECTS | {"bench"}, "timed by the queries of Nexmark that combine"),
+    "combined_window_operator": (LOOP_OVER_OBJECTS | {"bench"}, "aligned_window_operator with merged contents"),
     "watermark_generator": (LOOP_OVER_OBJECTS | {"bench"}, "a comparison; timed with its operator"),
     "timestamps_operator": (LOOP_OVER_OBJECTS | {"bench"}, "timed in bench_window_operator.py"),
     "process_operator": (LOOP_OVER_OBJECTS, "calls of the user's functions"),
@@ -494,6 +496,8 @@ DECIDERS = [
     "_core/operators/window_operator.pyx",
     "_core/operators/incremental_window_operator.pyx",
     "_core/operators/aligned_window_operator.pyx",
+    "_core/operators/combining_operator.pyx",
+    "_core/operators/combined_window_operator.pyx",
     "_core/operators/session_window_operator.pyx",
 ]
 DOERS = "time random threading socket asyncio uuid"

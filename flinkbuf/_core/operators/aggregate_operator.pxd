@@ -24,7 +24,7 @@ cdef class FieldReduce:
 cdef class ReduceOperator(StreamOperator):
     cdef object selector, reduce, descriptor, lifecycle
     cdef FieldReduce field_reduce   # `reduce`, if it is one
-    cdef bint is_batch
+    cdef bint is_batch, is_combined
     cdef KeyedState state
     cdef object timer_service
 

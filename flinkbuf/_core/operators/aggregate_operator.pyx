@@ -142,15 +142,18 @@ cdef class ReduceOperator(StreamOperator):
         Has open(runtime_context) and close().
     is_batch : bool
         Whether results are emitted at the end of event time only.
+    is_combined : bool
+        Whether records are what a `CombiningOperator` gives.
     """
 
-    def __init__(self, selector, reduce, descriptor, lifecycle=None, bint is_batch=False):
+    def __init__(self, selector, reduce, descriptor, lifecycle=None, bint is_batch=False, bint is_combined=False):
         self.selector = selector
         self.reduce = reduce
         self.field_reduce = <FieldReduce>reduce if isinstance(reduce, FieldReduce) else None
         self.descriptor = descriptor
         self.lifecycle = lifecycle
         self.is_batch = is_batch
+        self.is_combined = is_combined
 
     def open(self):
         self.state = self.context.keyed_state.get_internal_state(self.descriptor)
@@ -171,6 +174,8 @@ cdef class ReduceOperator(StreamOperator):
         self.value_in_hand = value
         self.is_in_function = True
         self.key_context.set_key(self.selector(value))
+        if self.is_combined:
+            value = (<tuple>value)[2]
         before = self.state.table.own(self.key_context.token)
         value = self.reduced(before, value)
         self.is_in_function = False

@@ -19,6 +19,7 @@ cdef class AlignedWindowOperator(IncrementalWindowOperator):
     cdef dict panes             # start -> Pane, of the windows in use
     cdef Pane recent
 
+    cdef bint add_at(self, object value, int64_t time) except -1
     cdef Pane pane_at(self, int64_t start)
     cdef Pane pane_before(self, Pane pane, int64_t start)
     cdef Pane found_pane(self, int64_t start)

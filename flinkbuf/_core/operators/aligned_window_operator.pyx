@@ -36,11 +36,15 @@ cdef class AlignedWindowOperator(IncrementalWindowOperator):
         self.panes = {}
 
     cpdef process_element(self, object value, int64_t timestamp):
-        cdef int64_t start, time, watermark = INT64_MIN
+        self.take_key(value)
+        if self.add_at(value, self.time_of(value, timestamp)):
+            self.take_late(value, timestamp)
+
+    cdef bint add_at(self, object value, int64_t time) except -1:
+        """Put a value of the current key into the windows of a time; returns whether none of them took it."""
+        cdef int64_t start, watermark = INT64_MIN
         cdef bint is_skipped = True
         cdef Pane pane = None
-        self.take_key(value)
-        time = self.time_of(value, timestamp)
         if self.is_event_time:
             watermark = self.timer_service.current_watermark
         start = (time - self.offset_ms) % self.slide_ms
@@ -51,8 +55,7 @@ cdef class AlignedWindowOperator(IncrementalWindowOperator):
                 is_skipped = False
                 self.add_to_pane(pane, value, watermark)
             start -= self.slide_ms
-        if is_skipped:
-            self.take_late(value, timestamp)
+        return is_skipped
 
     cdef int64_t time_of(self, object value, int64_t timestamp) except? -1:
         """The time that says which windows a record belongs to."""

@@ -18,7 +18,7 @@ from flinkbuf.streaming.state.snapshot import KeyedPart, KeyedSnapshot, Operator
 from flinkbuf.streaming.state.state import StateDescriptor
 from flinkbuf.streaming.state.state_ttl import StateTtlConfig
 from flinkbuf.streaming.state.timers import TimerServices
-from flinkbuf.streaming.time.clock import Clock
+from flinkbuf.streaming.time.clock import Clock, SystemClock
 from flinkbuf.types.duration import milliseconds_of
 
 if TYPE_CHECKING:
@@ -204,6 +204,13 @@ class KeyedStateBackend:
 
     def close(self) -> None:
         """Free the memory that states have outside of Python."""
+
+
+def detached_state(descriptor: StateDescriptor, key_context: KeyContext) -> KeyedState:
+    """Return a state that no backend knows: what it says of a value, such as what is kept of it, holds for others."""
+    state = _make(descriptor, key_context, SystemClock())
+    state.declare(codec_of(descriptor.type_info))
+    return state
 
 
 def _make(descriptor: Any, key_context: KeyContext, clock: Clock) -> KeyedState:

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from flinkbuf._core.operators.aligned_window_operator import AlignedWindowOperator
+from flinkbuf._core.operators.combined_window_operator import CombinedWindowOperator
 from flinkbuf._core.operators.session_window_operator import SessionWindowOperator
 from flinkbuf._core.operators.window_operator import WindowOperator
 from flinkbuf.metrics import Counter, MetricGroup
-from flinkbuf.streaming.chain.aggregations import plain_reduce
+from flinkbuf.streaming.chain.aggregations import CombiningOperatorFactory, plain_reduce
 from flinkbuf.streaming.chain.functions import Function, Lifecycles, ReduceFunction, SelectorCall, as_call
 from flinkbuf.streaming.state.state import (
     AggregatingStateDescriptor,
@@ -196,6 +197,8 @@ class WindowOperatorFactory:
         Gets the contents: a `WindowFunction` or `ProcessWindowFunction`, or those for all windows.
     contents_type : TypeInformation, optional
         Of a record or of an accumulator, in snapshots.
+    two_phase : bool, default False
+        Records are what a `CombiningOperator` gives.
 
     Raises
     ------
@@ -216,6 +219,7 @@ class WindowOperatorFactory:
         aggregate_function: AggregateFunction | None = None,
         window_function: object = None,
         contents_type: TypeInformation | None = None,
+        two_phase: bool = False,
     ):
         self.assigner = assigner
         self.key_selector = key_selector
@@ -227,7 +231,10 @@ class WindowOperatorFactory:
         self.aggregate_function = aggregate_function
         self.window_function = window_function
         self.contents_type = contents_type
+        self.two_phase = two_phase
         self._check()
+        if two_phase:
+            self._check_two_phase()
 
     def _check(self) -> None:
         if isinstance(self.assigner, MergingWindowAssigner) and not self.trigger.can_merge():
@@ -244,6 +251,22 @@ class WindowOperatorFactory:
         elif not isinstance(self.window_function, (apply, process)):
             raise TypeError(f"window_function should be a {apply.__name__} or {process.__name__}")
 
+    def _check_two_phase(self) -> None:
+        if FAST.get((type(self.assigner), type(self.trigger))) is not AlignedWindowOperator or self.evictor is not None:
+            raise ValueError(
+                "two_phase is for tumbling and sliding windows of time with their own trigger and without an evictor, "
+                f"got {self.assigner!r} with {type(self.trigger).__name__}"
+            )
+        if self.key_selector is None:
+            raise ValueError("two_phase is for windows of keys: window_all has none")
+        if self.allowed_lateness_ms or self.late_tag_id is not None:
+            raise ValueError(
+                "two_phase sends no single records, so it cannot say which of them are late: leave out "
+                "allowed_lateness and side_output_late_data, or two_phase"
+            )
+        if self.reduce_function is None and self.aggregate_function is None:
+            raise ValueError("two_phase is for reduce and aggregate")
+
     def _kinds(self) -> tuple[type[Function], type[Function]]:
         if self.key_selector is None:
             return AllWindowFunction, ProcessAllWindowFunction
@@ -251,10 +274,26 @@ class WindowOperatorFactory:
 
     def __call__(self) -> WindowOperator:
         """Make an operator."""
+        if self.two_phase:
+            return CombinedWindowOperator(self._operation())
         kind = FAST.get((type(self.assigner), type(self.trigger)))
         if kind is SessionWindowOperator and getattr(self.trigger, "fires_at_end", False):
             kind = None
         return self.general() if kind is None or self.evictor is not None else kind(self._operation())
+
+    def combining(
+        self, key_selector: Callable[..., object], key_type: TypeInformation | None, max_delay_ms: int
+    ) -> CombiningOperatorFactory:
+        """Return the factory of what combines records before they are sent; this one's is for what comes of it."""
+        return CombiningOperatorFactory(
+            key_selector,
+            key_type,
+            self._contents_descriptor(),
+            reduce_function=self.reduce_function,
+            aggregate_function=self.aggregate_function,
+            assigner=self.assigner if self.assigner.is_event_time() else None,
+            max_delay_ms=max_delay_ms,
+        )
 
     def general(self) -> WindowOperator:
         """Make an operator that asks assigner and trigger, also where it need not."""

@@ -1,0 +1,5 @@
+from flinkbuf._core.operators.aligned_window_operator cimport AlignedWindowOperator
+
+
+cdef class CombinedWindowOperator(AlignedWindowOperator):
+    cdef object merge   # of AGGREGATE
