@@ -12,6 +12,7 @@ from nexmark.queries.q11 import WithTimes
 
 
 def query(events):
-    by_bidder = bids(events).map(lambda bid: bid.bidder, Types.LONG()).key_by(lambda bidder: bidder)
+    by_bidder = bids(events).map(lambda bid: bid.bidder, Types.LONG()).key_by(lambda bidder: bidder, Types.LONG())
     windows = by_bidder.window(TumblingProcessingTimeWindows.of(Time.seconds(10)))
-    return windows.trigger(ProcessingTimeTrigger.create(fires_at_end=True)).aggregate(Count(), WithTimes())
+    at_the_end = ProcessingTimeTrigger.create(fires_at_end=True)
+    return windows.trigger(at_the_end).aggregate(Count(), WithTimes(), Types.LONG(), two_phase=True)

@@ -1,40 +1,42 @@
 """Query 17: what was bid on each auction on each day: how often, by rank of price, least, most, average, in all.
 
-Only what is counted goes to the subtask that has the auction; what was counted up to now is state there.
+What is counted is reduced where the bids are, and then where the auction is.
 """
 
 from flinkbuf.common import Types
-from flinkbuf.datastream import KeyedProcessFunction
-from flinkbuf.datastream.state import ValueStateDescriptor
 from nexmark.events import bids
-from nexmark.queries.q16 import DAY_MS, LONG, day_of, rank_of
+from nexmark.queries.q16 import DAY_MS, LONG, day_of
+
+COUNTED = Types.TUPLE([LONG] * 8)  # auction, day, how many of each rank, least, most, in all
 
 
-class Statistics(KeyedProcessFunction):
-    """Gives the row of an auction and a day with each bid."""
+def one(bid):
+    """What is counted of one bid."""
+    price = bid.price
+    if price < 10_000:
+        return bid.auction, bid.date_time // DAY_MS, 1, 0, 0, price, price, price
+    if price < 1_000_000:
+        return bid.auction, bid.date_time // DAY_MS, 0, 1, 0, price, price, price
+    return bid.auction, bid.date_time // DAY_MS, 0, 0, 1, price, price, price
 
-    def open(self, runtime_context):
-        self.counted = runtime_context.get_state(ValueStateDescriptor("counted", Types.TUPLE([LONG] * 7)))
 
-    def process_element(self, offer, ctx):
-        auction, day, price = offer
-        total, rank1, rank2, rank3, least, most, in_all = self.counted.value() or (0, 0, 0, 0, price, price, 0)
-        rank = rank_of(price)
-        if rank == 1:
-            rank1 += 1
-        elif rank == 2:
-            rank2 += 1
-        else:
-            rank3 += 1
-        total, in_all = total + 1, in_all + price
-        if price < least:
-            least = price
-        elif price > most:
-            most = price
-        self.counted.update((total, rank1, rank2, rank3, least, most, in_all))
-        yield auction, day_of(day), total, rank1, rank2, rank3, least, most, in_all // total, in_all
+def together(a, b):
+    """What is counted of some bids and of others."""
+    auction, day, a1, a2, a3, least, most, in_all = a
+    _, _, b1, b2, b3, least_of_b, most_of_b, in_all_of_b = b
+    if least_of_b < least:
+        least = least_of_b
+    if most_of_b > most:
+        most = most_of_b
+    return auction, day, a1 + b1, a2 + b2, a3 + b3, least, most, in_all + in_all_of_b
+
+
+def as_row(counted):
+    auction, day, rank1, rank2, rank3, least, most, in_all = counted
+    total = rank1 + rank2 + rank3
+    return auction, day_of(day), total, rank1, rank2, rank3, least, most, in_all // total, in_all
 
 
 def query(events):
-    offers = bids(events).map(lambda bid: (bid.auction, bid.date_time // DAY_MS, bid.price), Types.TUPLE([LONG] * 3))
-    return offers.key_by(lambda offer: offer[:2]).process(Statistics())
+    of_auctions = bids(events).map(one, COUNTED).key_by(lambda counted: counted[:2], Types.TUPLE([LONG] * 2))
+    return of_auctions.reduce(together, two_phase=True).map(as_row)

@@ -51,7 +51,7 @@ class Hottest(KeyedProcessFunction):
 
 
 def query(events):
-    by_auction = bids(events).map(lambda bid: bid.auction, Types.LONG()).key_by(lambda auction: auction)
+    by_auction = bids(events).map(lambda bid: bid.auction, Types.LONG()).key_by(lambda auction: auction, Types.LONG())
     windows = by_auction.window(SlidingEventTimeWindows.of(Time.seconds(10), Time.seconds(2)))
-    counts = windows.aggregate(Count(), WithEnd())
+    counts = windows.aggregate(Count(), WithEnd(), Types.LONG(), two_phase=True)
     return counts.key_by(lambda count: count[0]).process(Hottest())
