@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import unicodedata
 from collections import namedtuple
 from collections.abc import Mapping, Sequence
@@ -317,12 +318,16 @@ def row_classes(names: Sequence[str] | None) -> tuple[type[Row], ...]:
             raise ValueError(f"field names must differ, got {list(key)}")
         # `_fields` is how pandas and Spark know a named tuple, so both find the column names by themselves.
         attributes["_fields"] = key
-        # Of all ways to name a tuple's item, the descriptors that namedtuple makes are the fastest.
         positions = [f"f{i}" for i in range(len(key))]
         template = namedtuple("template", positions)  # type: ignore[misc]
+        are_attributes = [name not in _RESERVED_NAMES and not name.startswith("__") for name in key]
         for i, name in enumerate(key):
-            if name not in _RESERVED_NAMES and not name.startswith("__"):
+            if are_attributes[i]:
                 attributes[name] = template.__dict__[f"f{i}"]
+        # The codec's C finds a field by its name here, before Python looks for the descriptor.
+        attributes["_attribute_names"] = tuple(
+            sys.intern(str(name)) if is_one else None for name, is_one in zip(key, are_attributes, strict=True)
+        )
     first = Row if key is None else type("Row", (Row,), attributes)
     later = (type("Row", (first,), {**attributes, "row_kind": kind}) for kind in list(RowKind)[1:])
     made: tuple[type[Row], ...] = (first, *later)

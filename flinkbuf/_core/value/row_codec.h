@@ -76,9 +76,53 @@ static void fb_row_codec_dealloc(PyObject* row) {
   Py_TRASHCAN_END;
 }
 
+/* What the fields of the classes of rows are called as attributes: the classes that were asked last. Borrowed: classes
+ * of rows live as long as the process, and their names with them. Under the GIL. */
+#define FB_ROW_CODEC_KNOWN 32
+
+static struct {
+  PyTypeObject* type;
+  PyObject* names;
+} fb_row_codec_known[FB_ROW_CODEC_KNOWN];
+
+static getattrofunc fb_row_codec_slow_getattr; /* Python's way, through the descriptors and __getattr__ */
+
+static PyObject* fb_row_codec_names_of(PyTypeObject* type) {
+  PyObject* names = PyDict_GetItemString(type->tp_dict, "_attribute_names"); /* its own, none of a class above it */
+  return names != NULL && PyTuple_CheckExact(names) ? names : NULL;
+}
+
+/* row.name. Names in code are interned, and so are those of the fields: the same name is the same object. */
+static PyObject* fb_row_codec_getattr(PyObject* row, PyObject* name) {
+  PyTypeObject* type = Py_TYPE(row);
+  size_t at = ((uintptr_t)type >> 6) % FB_ROW_CODEC_KNOWN;
+  PyObject* names;
+  if (fb_row_codec_known[at].type != type) {
+    fb_row_codec_known[at].names = fb_row_codec_names_of(type);
+    fb_row_codec_known[at].type = type;
+  }
+  names = fb_row_codec_known[at].names;
+  if (names != NULL && PyTuple_GET_SIZE(names) <= PyTuple_GET_SIZE(row)) {
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(names); i++) {
+      if (PyTuple_GET_ITEM(names, i) == name) {
+        PyObject* item = PyTuple_GET_ITEM(row, i);
+        Py_INCREF(item);
+        return item;
+      }
+    }
+  }
+  return fb_row_codec_slow_getattr(row, name);
+}
+
 /* For a class below NamedFields that is laid out as a tuple is. Classes below it that add attributes keep Python's way,
  * which comes here in the end. */
-static inline void fb_row_codec_quicken(PyObject* type) { ((PyTypeObject*)type)->tp_dealloc = fb_row_codec_dealloc; }
+static inline void fb_row_codec_quicken(PyObject* type) {
+  PyTypeObject* t = (PyTypeObject*)type;
+  t->tp_dealloc = fb_row_codec_dealloc;
+  if (t->tp_getattro == fb_row_codec_getattr || fb_row_codec_names_of(t) == NULL) return;
+  if (fb_row_codec_slow_getattr == NULL) fb_row_codec_slow_getattr = t->tp_getattro;
+  if (t->tp_getattro == fb_row_codec_slow_getattr) t->tp_getattro = fb_row_codec_getattr;
+}
 
 /* row["name"]; all else is left to tuple. In C, as a __getitem__ of Python's would make row[1] ten times slower. */
 static PyObject* fb_row_codec_subscript(PyObject* row, PyObject* key) {
