@@ -4,6 +4,7 @@ Flink: RecordWriterOutput, MultipleRecordWriters.
 """
 
 cimport cython
+from cpython.list cimport PyList_GET_ITEM
 from libc.stdint cimport int64_t
 
 from flinkbuf._core.task.operator_chain cimport EdgeOutput, OperatorCounters
@@ -99,9 +100,9 @@ cdef class TaskOutputs:
             self.only = self.writers[0]
 
     cdef bint are_all_available(self) noexcept:
-        cdef RecordWriter writer
-        for writer in self.writers:
-            if not writer.has_room():
+        cdef Py_ssize_t i
+        for i in range(self.count):
+            if not (<RecordWriter>PyList_GET_ITEM(self.writers, i)).has_room():
                 return False
         return True
 

@@ -140,22 +140,30 @@ cdef object fields_of(object value):
     return [getattr(value, name, None) for name in field_names[type(value)]]
 
 
+cdef object last_class = None   # that kind_of was asked for
+cdef int last_kind = FIXED
+
+
 cdef inline int kind_at(PyObject* class_) except -1:
     """The most frequent ones without a look into a dict."""
     if class_ == <PyObject*>tuple:
         return A_TUPLE
+    if class_ == <PyObject*>last_class:
+        return last_kind
     if class_ == <PyObject*>dict:
         return A_DICT
     return A_LIST if class_ == <PyObject*>list else kind_of(<object>class_)
 
 
 cdef int kind_of(object class_) except -1:
+    global last_class, last_kind
     found = known_kinds.get(class_)
     if found is None:
         if len(known_kinds) >= MAX_CLASSES:
             known_kinds.clear()
             field_names.clear()
         found = known_kinds[class_] = classified(class_)
+    last_class, last_kind = class_, found
     return found
 
 
