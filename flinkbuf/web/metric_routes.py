@@ -12,13 +12,15 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import wraps
 from typing import Final
 
-from flinkbuf.runtime.picture.metric_names import job_metrics, manager_metrics, task_metrics
+from flinkbuf.runtime.manager.process_figures import ProcessFigures
+from flinkbuf.runtime.picture.metric_names import job_metrics, manager_metrics, named_figures, task_metrics
 from flinkbuf.web.cluster_routes import manager_of
 from flinkbuf.web.prometheus import CONTENT_TYPE, exposition
 from flinkbuf.web.router import TEXTS, Answer, Cluster, HttpError, Json, Request, Router
 from flinkbuf.web.vertex_routes import VERTEX, subtask_of
 
 router = Router()
+_process = ProcessFigures()  # of the program
 _NAMED = {"get": TEXTS}
 _AGGREGATED = {"get": TEXTS, "agg": TEXTS}
 
@@ -101,13 +103,13 @@ def of_manager(cluster: Cluster, request: Request, parts: Mapping[str, str]) -> 
 
 @router.route("GET", "/jobmanager/metrics", query=_NAMED)
 def of_job_manager(cluster: Cluster, request: Request, parts: Mapping[str, str]) -> list[Json]:
-    """Of the program's process, as far as its jobs know."""
+    """Of the program's process."""
     pictures = [job.picture for job in cluster.jobs.values()]
     numbers = {
         "numRunningJobs": sum(not picture.is_over for picture in pictures),
         "numRegisteredTaskManagers": sum(len(picture.managers) for picture in pictures if not picture.is_over),
     }
-    return _listed(numbers, request)
+    return _listed({**numbers, **named_figures(_process.look())}, request)
 
 
 # ---- over several
@@ -200,5 +202,6 @@ def _indexes(texts: list[str] | None, count: int) -> list[int]:
 @router.route("GET", "/metrics")
 def prometheus(cluster: Cluster, request: Request, parts: Mapping[str, str]) -> Answer:
     """All of them as Prometheus scrapes them."""
-    pictures = [job.picture for job in cluster.jobs.values()]
-    return Answer(exposition(picture for picture in pictures if not picture.is_over), content_type=CONTENT_TYPE)
+    pictures = [picture for picture in (job.picture for job in cluster.jobs.values()) if not picture.is_over]
+    figures = named_figures(_process.look()) if pictures else {}
+    return Answer(exposition(pictures, figures), content_type=CONTENT_TYPE)

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import math
 import re
+import socket
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Final
 
 from flinkbuf.log import logger
@@ -26,9 +28,11 @@ _UNFIT_IN_LABEL = re.compile(r"[^a-zA-Z0-9_]")
 _said: set[str] = set()
 
 
-def exposition(pictures: Iterable[JobPicture]) -> str:
-    """Return all metrics of some jobs; what is no number is left out."""
-    return exposition_of(metric for picture in pictures for metric in all_metrics(picture))
+def exposition(pictures: Iterable[JobPicture], figures: Mapping[str, object]) -> str:
+    """Return all metrics of some jobs, and the figures of the program; what is no number is left out."""
+    host = {"host": socket.gethostname()}
+    of_program = (NamedMetric("jobmanager", name, value, host) for name, value in figures.items())
+    return exposition_of(chain(of_program, *(all_metrics(picture) for picture in pictures)))
 
 
 def exposition_of(metrics: Iterable[NamedMetric]) -> str:

@@ -6,6 +6,7 @@ from flinkbuf.web import (
     cluster_routes,
     command_routes,
     flame_routes,
+    health_routes,
     job_routes,
     metric_routes,
     process_routes,
@@ -17,6 +18,7 @@ from flinkbuf.web.router import Answer, Cluster, Json, Later, Request, Router
 ROUTER = Router()
 for _each in (
     cluster_routes,
+    health_routes,
     process_routes,
     job_routes,
     vertex_routes,

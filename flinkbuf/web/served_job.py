@@ -89,6 +89,12 @@ class ServedJob:
         """Whether nothing can be asked of it any more."""
         return self._last is not None or self.picture.is_over
 
+    @property
+    def silence_s(self) -> float:
+        """For how long the job's thread has made no picture."""
+        job = self._job
+        return 0.0 if job is None else job.silence_s
+
     def end(self) -> None:
         """Keep the last picture, and nothing else of the job."""
         self._last = self.picture

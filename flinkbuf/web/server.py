@@ -38,7 +38,7 @@ from flinkbuf.log import RepeatedMessage, logger
 from flinkbuf.runtime.manager.task_log import keep_log
 from flinkbuf.web.connections import ConnectionLimits, Connections, HttpConnection
 from flinkbuf.web.peers import is_loopback, is_own
-from flinkbuf.web.router import Answer, Cluster, Later, Request
+from flinkbuf.web.router import VERSION, Answer, Cluster, Later, Request
 from flinkbuf.web.routes import answer as answer_of
 from flinkbuf.web.served_job import ServedJob
 
@@ -290,7 +290,7 @@ class JobServer:
             if scheme == "basic" and not reads and not _is_same_origin(request):
                 return Answer({"errors": ["A page of another site has asked for this."]}, 403)
             return None
-        if reads and (_is_static(request.path) or (self.is_local and is_own(user))):
+        if reads and (_is_open(request.path) or (self.is_local and is_own(user))):
             return None
         return Answer({"errors": [_NEEDS_TOKEN]}, 401)
 
@@ -334,7 +334,8 @@ class JobServer:
         """Make answers one after the other, and after each one nothing for as long: tasks have the interpreter then."""
         async with self._turn:
             await asyncio.sleep(self._free_at - time.perf_counter())
-            if self._connections is not None and self._connections.unsent_bytes > UNSENT_MAX:
+            is_full = self._connections is not None and self._connections.unsent_bytes > UNSENT_MAX
+            if is_full and not _is_health(request.path):  # a program with slow readers is alive
                 text = "Too many answers wait for clients that do not read them: ask again later."
                 return _response(Answer({"errors": [text]}, 503))
             begin = time.perf_counter()
@@ -420,6 +421,15 @@ def _is_same_origin(request: web.Request) -> bool:
 
 def _is_static(path: str) -> bool:
     return path == "/" or path.startswith("/static/")
+
+
+def _is_health(path: str) -> bool:
+    return path.removeprefix(f"/{VERSION}") in ("/health", "/health/live", "/health/ready")
+
+
+def _is_open(path: str) -> bool:
+    """Whether anybody may read it: the page itself, without what it shows, and whether the program works."""
+    return _is_static(path) or _is_health(path)
 
 
 async def _body_of(request: web.Request) -> dict[str, object] | Answer:

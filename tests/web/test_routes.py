@@ -33,6 +33,8 @@ OPERATOR = {
 class Job:
     """What a RunningJob is to those who serve it."""
 
+    silence_s = 0.0
+
     def __init__(self, world):
         self.maker = PictureMaker(world.job)
         self.world = world
@@ -157,7 +159,7 @@ def test_a_shape_that_does_not_fit_would_be_found():
 
 
 def test_every_path_that_is_read_is_compared_with_flink_or_is_our_own():
-    own = {"/jobs/:jobid/picture", "/picture", "/metrics", "/openapi.json"}
+    own = {"/jobs/:jobid/picture", "/picture", "/metrics", "/openapi.json", "/health", "/health/live", "/health/ready"}
     later = {f"/jobs/:jobid/{command}/:triggerid" for command in ("savepoints", "checkpoints", "rescaling")}  # below
     later.add("/jobs/:jobid/vertices/:vertexid/flamegraph")
     later |= {

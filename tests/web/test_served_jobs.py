@@ -207,6 +207,13 @@ def test_prometheus_and_lines_of_json(gate, capfd, tmp_path):
             break
         threading.Event().wait(0.01)
     assert line.search(text), text
+    of_program = dict(re.findall(r"^flink_jobmanager_Status_(\w+)\{host=\"[^\"]+\"\} (\S+)$", text, re.MULTILINE))
+    for name in ("CPU_Load", "CPU_Time", "Memory_Resident", "Threads_Count", "Files_Open"):
+        assert float(of_program[f"Process_{name}"]) >= 0
+    assert float(of_program["Python_GarbageCollector_Count"]) > 0
+    asked = "Status.Process.Threads.Count"
+    assert int(client.ask("GET", f"/jobmanager/metrics?get={asked}")[1][0]["value"]) > 1
+    assert client.ask("GET", "/health") == (200, client.ask("GET", "/health/live")[1])
     gate.set()
     job.get_job_execution_result().result()
     assert any(json.loads(each)["name"] == "numRestarts" for each in path.read_text().splitlines())

@@ -415,6 +415,12 @@ class RunningJob:
         vertices = {each.plan.id: each for each in self.picture.vertices}
         return vertices[vertex_id].aggregate_state.is_terminal
 
+    @property
+    def silence_s(self) -> float:
+        """Return how long ago the job's thread has taken a picture, which it does once a second while it lives."""
+        picture = self.picture
+        return 0.0 if picture.is_over or not self.is_started else (self._now_ms() - picture.now_ms) / 1_000
+
     def story(self) -> list[Entry]:
         """Return the last stimuli of the job master, with its actions."""
         return self._story.entries()

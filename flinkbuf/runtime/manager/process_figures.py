@@ -1,7 +1,8 @@
-"""What this process takes of its machine: memory, processor time, threads, open files. Flink: MetricUtils."""
+"""What this process takes of its machine: memory, processor time, threads, files, collections. Flink: MetricUtils."""
 
 from __future__ import annotations
 
+import gc
 import os
 import resource
 import sys
@@ -12,6 +13,7 @@ from contextlib import suppress
 
 _KIB_IN_MAXRSS = 1 if sys.platform == "darwin" else 1024  # macOS says bytes
 _CGROUP_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
+LEAST_SPAN_S = 0.5
 _NO_LIMIT = 1 << 60  # what the old cgroups say where there is no limit
 
 
@@ -36,6 +38,7 @@ class ProcessFigures:
         self._now_s = now_s
         self._processor_s = processor_s
         self._last = (now_s(), processor_s())
+        self._share = 0.0
         self._limit = memory_limit()
         self._machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
@@ -43,18 +46,24 @@ class ProcessFigures:
         """Return the figures now: bytes, and processor time as a share of one core (2.0: two are busy)."""
         now_s, used_s = self._now_s(), self._processor_s()
         span_s = now_s - self._last[0]
-        share = (used_s - self._last[1]) / span_s if span_s > 0 else 0.0
-        self._last = (now_s, used_s)
+        if span_s >= LEAST_SPAN_S:  # of less than that it would say little
+            self._share = (used_s - self._last[1]) / span_s
+            self._last = (now_s, used_s)
+        collections = gc.get_stats()
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _KIB_IN_MAXRSS
         return {
             "resident_bytes": resident_bytes() or peak,
             "peak_resident_bytes": peak,
             "memory_limit_bytes": self._limit,
             "machine_bytes": self._machine,
-            "cpu_share": round(share, 3),
+            "cpu_share": round(self._share, 3),
+            "cpu_ns": round(1e9 * used_s),
             "threads": threading.active_count(),
             "open_files": open_files(),
             "open_files_limit": None if (most := resource.getrlimit(resource.RLIMIT_NOFILE)[0]) < 0 else most,
+            "gc_collections": sum(each["collections"] for each in collections),
+            "gc_collected": sum(each["collected"] for each in collections),
+            "gc_uncollectable": sum(each["uncollectable"] for each in collections),
         }
 
 

@@ -60,6 +60,7 @@ _OPERATOR_NUMBERS: Final = {
 _ROW_NUMBERS: Final = {"numRowsIn": "rows_in", "numRowsOut": "rows_out"}  # where records are batches of columns
 _MANAGER_NUMBERS: Final = {
     "Status.Process.CPU.Load": "cpu_share",
+    "Status.Process.CPU.Time": "cpu_ns",
     "Status.Process.Memory.Resident": "resident_bytes",
     "Status.Process.Memory.PeakResident": "peak_resident_bytes",
     "Status.Process.Memory.Limit": "memory_limit_bytes",
@@ -67,6 +68,9 @@ _MANAGER_NUMBERS: Final = {
     "Status.Process.Threads.Count": "threads",
     "Status.Process.Files.Open": "open_files",
     "Status.Process.Files.Limit": "open_files_limit",
+    "Status.Python.GarbageCollector.Count": "gc_collections",
+    "Status.Python.GarbageCollector.Collected": "gc_collected",
+    "Status.Python.GarbageCollector.Uncollectable": "gc_uncollectable",
     "Status.Flink.Memory.Managed.Total": "managed_memory_total",
     "Status.Flink.Memory.Managed.Used": "managed_memory_used",
     "Status.Shuffle.Netty.TotalMemory": "totalMemory",
@@ -131,8 +135,19 @@ def operator_metrics(reported: Json) -> Json:
 
 def manager_metrics(picture: ManagerPicture) -> Json:
     """Return what a task manager reports of its process; what has no name of Flink's keeps its own."""
+    return named_figures(picture.metrics)
+
+
+def named_figures(figures: Mapping[str, object]) -> Json:
+    """Return the figures of a process by Flink's names.
+
+    Examples
+    --------
+    >>> named_figures({"threads": 3, "ours": 1})
+    {'Status.Process.Threads.Count': 3, 'ours': 1}
+    """
     known = {ours: name for name, ours in _MANAGER_NUMBERS.items()}
-    return {known.get(ours, ours): value for ours, value in picture.metrics.items()}
+    return {known.get(ours, ours): value for ours, value in figures.items()}
 
 
 def job_metrics(picture: JobPicture) -> Json:
