@@ -25,6 +25,9 @@ from flinkbuf._version import build_version
 from flinkbuf.checkpoints.handles import StateHandle
 from flinkbuf.checkpoints.locations import normalized, scheme_of
 from flinkbuf.checkpoints.storage import storage_of
+from flinkbuf.common.configuration import PROPERTIES_VARIABLE, default_configuration
+from flinkbuf.common.options import keys_without_effect
+from flinkbuf.datastream.stream_execution_environment import StreamExecutionEnvironment
 from flinkbuf.network.ports import parse_ports
 from flinkbuf.runtime.manager.process_figures import memory_limit
 from flinkbuf.runtime.picture.plain_words import plural, size_text
@@ -125,6 +128,25 @@ def python_version(_: Surroundings) -> Iterator[Finding]:
         yield Finding("python", FAULT, text, "the compiled modules are for CPython")
     else:
         yield Finding("python", OK, text)
+
+
+def settings(_: Surroundings) -> Iterator[Finding]:
+    """Check what the environment variable sets for all programs, one key with the other."""
+    if not os.environ.get(PROPERTIES_VARIABLE, "").strip():
+        return
+    try:
+        configuration = default_configuration()
+        StreamExecutionEnvironment(configuration)
+    except (ValueError, NotImplementedError) as error:
+        yield Finding("settings", FAULT, f"{PROPERTIES_VARIABLE}: {error}", "each program would end with this error")
+        return
+    keys = configuration.key_set()
+    text = f"{PROPERTIES_VARIABLE} sets {plural(len(keys), 'key')}"
+    if without_effect := keys_without_effect(keys):
+        text = f"{text}; these have no effect: {', '.join(without_effect)}"
+        yield Finding("settings", WARNING, text, "see whether they are written as the guide has them")
+    else:
+        yield Finding("settings", OK, text)
 
 
 def compiled_modules(_: Surroundings) -> Iterator[Finding]:
@@ -510,6 +532,7 @@ def clock(_: Surroundings) -> Iterator[Finding]:
 
 CHECKS: Final[dict[str, Check]] = {
     "python": python_version,
+    "settings": settings,
     "compiled modules": compiled_modules,
     "packages": packages,
     "java": spark_and_java,

@@ -339,3 +339,27 @@ def test_what_differs_at_a_worker_is_named_with_its_host(changes, state, text):
 def test_workers_that_are_alike_are_one_line():
     [found] = compared([worker(), worker(), worker(host="h2")], 9.0, 10.5, "d:7000")
     assert (found.state, found.text) == (OK, "2 hosts have this Python and these versions, and reach d:7000")
+
+
+@pytest.mark.parametrize(
+    ("properties", "state", "says"),
+    [
+        ("parallelism.default: 4", OK, "sets 1 key"),
+        ("execution.termination.mode: LATER", FAULT, "execution.termination.mode"),
+        ("execution.termination.mode: SAVEPOINT", FAULT, "needs execution.checkpointing.savepoint-dir"),
+        ("execution.termination.drain: true", FAULT, "drain nothing"),
+        ("log.format: XML", FAULT, "log.format"),
+        ("heartbeat.interval: 60 s", FAULT, "heartbeat.timeout"),
+        ("paralelism.default: 4", WARNING, "did you mean parallelism.default?"),
+        ("no colon", FAULT, "FLINKBUF_PROPERTIES"),
+    ],
+)
+def test_settings_of_the_environment_are_read_before_a_program_reads_them(properties, state, says, monkeypatch):
+    monkeypatch.setenv("FLINKBUF_PROPERTIES", properties)
+    found = one(checks.settings)
+    assert found.state == state and says in found.text
+
+
+def test_without_settings_nothing_is_said_of_them(monkeypatch):
+    monkeypatch.delenv("FLINKBUF_PROPERTIES")
+    assert list(checks.settings(HERE)) == []
