@@ -131,9 +131,7 @@ class Writer(threading.Thread):
 
     def __init__(self, cluster, per_second):
         super().__init__(daemon=True)
-        self.producer = cluster.producer(
-            log_level=0, enable_idempotence="true", message_timeout_ms="600000", linger_ms="5"
-        )
+        self.producer = cluster.producer(enable_idempotence="true", message_timeout_ms="600000", linger_ms="5")
         self.numbers = dict.fromkeys((f"key {number}" for number in range(8)), 0)
         self._pause_s = len(self.numbers) / per_second
         self._ends = threading.Event()
@@ -156,7 +154,7 @@ class Reader(threading.Thread):
 
     def __init__(self, cluster):
         super().__init__(daemon=True)
-        self.consumer = cluster.consumer(log_level=0, isolation_level="read_committed", auto_offset_reset="earliest")
+        self.consumer = cluster.consumer(isolation_level="read_committed", auto_offset_reset="earliest")
         self.consumer.assign([library.TopicPartition("out", number, 0) for number in range(2)])
         self.seen, self.total, self.faults = {}, 0, []
         self._ends = threading.Event()
@@ -211,7 +209,7 @@ def kill_workers(folder, rng):
 @pytest.mark.parametrize("brokers", [1, 3])
 def test_jobs_whose_tasks_driver_and_brokers_are_killed(tmp_path, brokers):
     rng = random.Random(SEED)
-    with running_kafka(brokers) as cluster:
+    with running_kafka(brokers, client={"log_level": 0}) as cluster:
         cluster.create_topic("in", 2)
         cluster.create_topic("out", 2)
         properties = {"transaction.timeout.ms": "10000"}
