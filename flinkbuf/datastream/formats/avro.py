@@ -85,7 +85,7 @@ class AvroRowDeserializationSchema(DeserializationSchema):
         """
         stream = io.BytesIO(message)
         try:
-            value = _library().schemaless_reader(stream, self._schema, None)
+            value = fastavro_library().schemaless_reader(stream, self._schema, None)
         except Exception as error:  # whatever fastavro stumbles over: it has no class of its own for it
             raise CorruptDataError(f"{message!r} is no record of this schema: {error!r}") from error
         if stream.tell() != len(message):
@@ -150,7 +150,7 @@ class AvroRowSerializationSchema(SerializationSchema):
         stream = io.BytesIO()
         try:
             value = element if self._convert is None else self._convert(element)
-            _library().schemaless_writer(stream, self._schema, value, strict=True)
+            fastavro_library().schemaless_writer(stream, self._schema, value, strict=True)
         except (TypeError, ValueError, AttributeError, OverflowError) as error:
             raise ValueError(f"{element!r} does not fit the Avro schema {self._schema['name']!r}: {error}") from error
         return stream.getvalue()
@@ -159,7 +159,8 @@ class AvroRowSerializationSchema(SerializationSchema):
         return type(self), (None, self._text)
 
 
-def _library() -> ModuleType:
+def fastavro_library() -> ModuleType:
+    """Return fastavro, which is an extra."""
     try:
         import fastavro
     except ImportError as error:
@@ -179,7 +180,7 @@ def _checked_text(record_class: str | None, text: str | None) -> str:
 
 def _parsed(text: str) -> dict[str, object]:
     """The schema as fastavro has it: names in full, types that were named before as their names."""
-    library = _library()
+    library = fastavro_library()
     try:
         schema = library.parse_schema(json.loads(text))
     except ValueError as error:
