@@ -5,6 +5,7 @@ have gone on meanwhile. In pure Python it could.
 """
 
 import gc
+import logging
 import sys
 import threading
 
@@ -15,7 +16,11 @@ cdef extern from "Python.h":
     int PyThreadState_SetAsyncExc(unsigned long thread, PyObject* error)
 
 
-cdef frozenset LOCKING = frozenset(["__enter__", "__exit__", "_acquire_restore", "_release_save", "notify"])
+cdef dict LOCKING = {
+    threading.__file__: frozenset(["__enter__", "__exit__", "_acquire_restore", "_release_save", "notify"]),
+    logging.__file__: frozenset(["acquire", "release", "handle", "_acquireLock", "_releaseLock"]),
+}
+cdef str IMPORTING = "<frozen importlib._bootstrap>"
 
 
 cdef bint is_library(str filename, str function, tuple libraries):
@@ -62,8 +67,14 @@ cdef bint is_called_by_nobody(object frame):
 
 
 cdef bint is_taking_lock(object frame):
-    """Whether a thread is where a lock may be taken that nothing would give back."""
-    return frame is not None and frame.f_code.co_filename == threading.__file__ and frame.f_code.co_name in LOCKING
+    """Whether a thread is where a lock may be taken that nothing would give back, such as that of a module."""
+    if frame is not None and frame.f_code.co_name in LOCKING.get(frame.f_code.co_filename, ()):
+        return True
+    while frame is not None:
+        if frame.f_code.co_filename == IMPORTING:
+            return True
+        frame = frame.f_back
+    return False
 
 
 def raise_in_function(unsigned long thread, error_class not None, tuple own, tuple libraries):
@@ -71,7 +82,8 @@ def raise_in_function(unsigned long thread, error_class not None, tuple own, tup
 
     One that the interpreter calls by itself, for an object that goes or at a collection of garbage, is left alone: the
     interpreter prints what such a function raises, and goes on. So is one that is on its way into or out of a condition
-    of `threading`, as in ``event.wait()`` or ``queue.get()``: the lock would stay taken for ever.
+    of `threading`, as in ``event.wait()`` or ``queue.get()``, or of a handler of `logging`, and all of an import: the
+    lock would stay taken for ever, that of a module for every thread that imports it, too.
 
     Returns
     -------

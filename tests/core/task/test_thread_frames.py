@@ -1,11 +1,14 @@
 """Which function a thread is in: that of the program, never flinkbuf's own."""
 
 import gc
+import importlib
+import logging
 import queue
 import sys
 import sysconfig
 import threading
 import time
+import types
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -137,6 +140,57 @@ def test_a_function_that_takes_a_lock_is_left_alone_until_it_has_it():
             condition.notify()
     assert condition.acquire(timeout=5), "the lock was given back"
     condition.release()
+
+
+def test_an_import_is_left_alone_until_it_has_ended(tmp_path, monkeypatch):
+    module, may_go_on, is_there = "imported_by_a_thread", threading.Event(), threading.Event()
+    (tmp_path / f"{module}.py").write_text(
+        "import threads_events as e\ne.is_there.set()\nwhile not e.may_go_on.is_set(): pass\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setitem(sys.modules, "threads_events", types.SimpleNamespace(is_there=is_there, may_go_on=may_go_on))
+    monkeypatch.delitem(sys.modules, module, raising=False)
+
+    def imports():
+        with suppress(Told):
+            importlib.import_module(module)
+            while True:
+                pass
+
+    with thread_of(imports) as thread:
+        try:
+            assert is_there.wait(10)
+            assert innermost_frame(thread, OWN, LIBRARIES).f_code.co_name == "<module>"
+            assert not raise_in_function(thread, Told, OWN, LIBRARIES)
+        finally:
+            may_go_on.set()
+        while not raise_in_function(thread, Told, OWN, LIBRARIES):
+            time.sleep(0.001)
+    assert importlib.import_module(module).__name__ == module
+
+
+def test_a_handler_of_logs_that_takes_its_lock_is_left_alone():
+    handler = logging.Handler()
+
+    def logs():
+        with suppress(Told):
+            handler.acquire()
+            handler.release()
+            while True:
+                pass
+
+    handler.acquire()
+    with thread_of(logs) as thread:
+        try:
+            while sys._current_frames()[thread].f_code.co_name != "acquire":
+                time.sleep(0.001)
+            assert not raise_in_function(thread, Told, OWN, LIBRARIES)
+        finally:
+            handler.release()
+        while not raise_in_function(thread, Told, OWN, LIBRARIES):
+            time.sleep(0.001)
+    assert handler.lock.acquire(timeout=5), "the lock was given back"
+    handler.release()
 
 
 def test_a_function_that_is_in_compiled_code_of_flinkbuf_hears_it_when_it_comes_back():
