@@ -152,6 +152,49 @@ def column_count_windows(inputs):
     return results.as_records().map(tuple)
 
 
+@program(
+    lambda: [
+        (key, len(window))
+        for key, found in grouped(TIMED, lambda pair: pair[0][0])
+        for window in in_counts(found, 5, 2)
+    ]
+)
+def column_overlapping_count_windows(inputs):
+    rows = inputs.records(TIMED).map(inputs.stumble(), ROWS).as_columns(max_rows=7)
+    results = rows.key_by("k").count_window(5, 2).aggregate(rows=count())
+    return results.as_records().map(tuple)
+
+
+def of_all_windows(windows):
+    return [(*window, *figures(inside)) for window, inside in windows]
+
+
+@program(
+    lambda: {
+        "tumbling": of_all_windows(in_fixed_windows(TIMED, 50, offset=3)),
+        "sliding": of_all_windows(in_fixed_windows(TIMED, 60, 25)),
+        "sessions": of_all_windows(in_sessions(TIMED, 5)),
+    }
+)
+def column_windows_over_all_rows(inputs):
+    rows = inputs.records(TIMED).map(inputs.stumble(), ROWS).as_columns(max_rows=5)
+    assigners = {
+        "tumbling": TumblingEventTimeWindows.of(ms(50), ms(3)),
+        "sliding": SlidingEventTimeWindows.of(ms(60), ms(25)),
+        "sessions": EventTimeSessionWindows.with_gap(ms(5)),
+    }
+    return {
+        name: rows.window_all(assigner)
+        .aggregate(
+            start=window_start(), end=window_end(), rows=count(), total=sum_("n"), most=max_("x"), mean=mean("x")
+        )
+        .uid(name)  # what follows is chained to it or is not, by its width
+        .as_records()
+        .map(lambda row: (at(row.start), at(row.end), *tuple(row)[2:]))
+        for name, assigner in assigners.items()
+    }
+
+
 def late_windows(way, size, slide, lateness):
     """The windows of LATE that are given at their ends, and what comes too late."""
     found, left = [], []
