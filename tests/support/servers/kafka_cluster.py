@@ -7,7 +7,6 @@ import contextlib
 import ctypes
 import functools
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -18,18 +17,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from support.servers.maven_jars import maven_jars
 
 VERSION = os.environ.get("KAFKA_VERSION", "4.3.1")
-
-_POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
-  <modelVersion>4.0.0</modelVersion>
-  <groupId>flinkbuf</groupId><artifactId>kafka-for-tests</artifactId><version>1</version>
-  <dependencies>
-    <dependency><groupId>org.apache.kafka</groupId><artifactId>kafka_2.13</artifactId><version>{version}</version></dependency>
-    <dependency><groupId>org.slf4j</groupId><artifactId>slf4j-simple</artifactId><version>1.7.36</version></dependency>
-  </dependencies>
-</project>
-"""
 
 # What makes a broker quick to begin, to notice and to clean up; what a test is about it sets itself.
 _SETTINGS = {
@@ -52,39 +42,9 @@ _LOG_OPTIONS = ["-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-Dorg.slf4j.si
 _DIES_WITH_PARENT = 1  # PR_SET_PDEATHSIG
 
 
-def cache_folder():
-    """The folder for what tests fetch, outside of the tree."""
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base, "flinkbuf-tests")
-
-
 def kafka_jars():
     """The folder of Kafka's jars, fetched by Maven unless it was before; skips the test where that cannot be."""
-    for program, package in (("java", "openjdk-17-jre-headless"), ("mvn", "maven")):
-        if shutil.which(program) is None:
-            pytest.skip(
-                f"no {program} here, which brokers of Kafka need; on Debian or Ubuntu: apt-get install {package}"
-            )
-    folder = cache_folder() / f"kafka-{VERSION}"
-    if folder.exists():
-        return folder
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
-        Path(scratch, "pom.xml").write_text(_POM.format(version=VERSION))
-        command = [
-            "mvn",
-            "-q",
-            "-B",
-            "dependency:copy-dependencies",
-            "-DincludeScope=runtime",
-            "-DoutputDirectory=jars",
-        ]
-        done = subprocess.run(command, cwd=scratch, capture_output=True, text=True)
-        if done.returncode:
-            pytest.skip(f"Maven cannot fetch Kafka {VERSION}: {done.stdout.strip().splitlines()[:1]}")
-        with contextlib.suppress(OSError):  # another run was first
-            Path(scratch, "jars").rename(folder)
-    return folder
+    return maven_jars("Kafka", VERSION, f"org.apache.kafka:kafka_2.13:{VERSION}", "org.slf4j:slf4j-simple:1.7.36")
 
 
 def free_ports(count):
