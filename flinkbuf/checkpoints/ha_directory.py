@@ -37,6 +37,10 @@ class HaDirectory:
         self.path = path
         self._pause = pause
 
+    def exists(self) -> bool:
+        """Return whether there is such a directory."""
+        return os.path.isdir(self.path)
+
     def make(self) -> None:
         """Make the directory, if it does not exist."""
         LocalFiles().make_directory(self.path)

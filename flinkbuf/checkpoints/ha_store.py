@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import os
 import re
 import threading
 import time
@@ -17,8 +16,9 @@ from dataclasses import dataclass
 
 from flinkbuf.checkpoints import ha_protocol as protocol
 from flinkbuf.checkpoints.ha_directory import PAUSE_S, HaDirectory, holder_text, is_gone, this_process
+from flinkbuf.checkpoints.ha_hdfs import check_kind, ha_directory_at, names_of_directories
 from flinkbuf.checkpoints.ha_protocol import HaPrevious, HaState, LeaseLostError, Pointer
-from flinkbuf.checkpoints.locations import normalized, scheme_of
+from flinkbuf.checkpoints.locations import child, normalized
 from flinkbuf.errors import CorruptDataError
 from flinkbuf.log import logger
 
@@ -48,7 +48,7 @@ class HaStore:
     Parameters
     ----------
     storage_dir : str
-        A directory on this machine, or mounted by all that may run the job.
+        A directory on this machine, mounted by all that may run the job, or of HDFS.
     cluster_id : str
     job_name : str
 
@@ -66,15 +66,11 @@ class HaStore:
     """
 
     def __init__(self, storage_dir: str, cluster_id: str, job_name: str) -> None:
-        if scheme_of(storage_dir):
-            raise ValueError(
-                f"high-availability.storageDir must be a directory on this machine or mounted, got {storage_dir!r}: "
-                "object stores have no files that only one process can make"
-            )
+        check_kind(storage_dir)
         self.cluster_id = cluster_id
         self.job_name = job_name
-        self.path = os.path.join(normalized(storage_dir), _file_name(cluster_id), _file_name(job_name))
-        self._directory = HaDirectory(self.path)
+        self.path = child(normalized(storage_dir), _file_name(cluster_id), _file_name(job_name))
+        self._directory = ha_directory_at(self.path)
 
     @classmethod
     def unfinished(cls, storage_dir: str, cluster_id: str | None = None) -> UnfinishedJobs:
@@ -87,11 +83,9 @@ class HaStore:
         """
         found = UnfinishedJobs([], {})
         root = normalized(storage_dir)
-        for cluster in sorted(os.listdir(root)):
-            if not os.path.isdir(os.path.join(root, cluster)):
-                continue
-            for job in sorted(os.listdir(os.path.join(root, cluster))):
-                path = os.path.join(root, cluster, job)
+        for cluster in names_of_directories(root):
+            for job in names_of_directories(child(root, cluster)):
+                path = child(root, cluster, job)
                 try:
                     facts = _stored_facts(path)
                 except (CorruptDataError, OSError) as error:
@@ -103,7 +97,7 @@ class HaStore:
 
     def peek(self) -> HaPrevious:
         """Return the state that was left, without taking the job over."""
-        return _peek(self._directory) if os.path.isdir(self.path) else HaPrevious()
+        return _peek(self._directory) if self._directory.exists() else HaPrevious()
 
     def holder(self) -> str:
         """Return who made the latest lease, for people; empty: no lease was ever made."""
@@ -187,7 +181,7 @@ class HaLease:
         self.previous = previous
         self.renewed_ms = made_ms
         self.clock_ms: Callable[[], int] = boot_ms
-        self._directory = HaDirectory(store.path, self._wait)
+        self._directory = ha_directory_at(store.path, self._wait)
         self._one_change = threading.Lock()  # of what counts, and held until it is known to be made or not
         self._state = previous.state
         self._written: HaState | None = previous.state  # None: the last change has failed, and may have been made
@@ -306,12 +300,10 @@ def _peek(directory: HaDirectory) -> HaPrevious:
 
 def _stored_facts(path: str) -> dict[str, str] | None:
     """Return the facts of the job stored in a directory; None: no job is stored, or it is over."""
-    if not os.path.isdir(path):
-        return None
-    directory = HaDirectory(path)
+    directory = ha_directory_at(path)
     previous = _peek(directory)
     if previous.job is None:
         return None
     name = f"job-{previous.job_epoch}"
     data = directory.do(protocol.Read(name))
-    return None if data is None else protocol.decode_job(data, os.path.join(path, name))[0]
+    return None if data is None else protocol.decode_job(data, child(path, name))[0]

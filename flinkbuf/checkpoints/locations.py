@@ -39,6 +39,11 @@ def path_within(location: str) -> str:
     return match[3].strip("/") if match else location
 
 
+def query_of(location: str) -> str:
+    """Return the options of a URI, without their question mark; empty if it has none."""
+    return _split(location)[1][1:]
+
+
 def normalized(directory: str) -> str:
     """Return a directory as a location: an absolute path, or a URI.
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from pyarrow import NativeFile, fs
 
 _OBJECT_STORES = ("s3", "gcs", "abfs")  # a file is there when it was closed, and not before; directories are none
+_OF_HADOOP = ("hdfs", "viewfs")  # of which pyarrow has only a face: libhdfs.so of Hadoop, a JVM, and its CLASSPATH
 _SAME = {"s3a": "s3", "s3n": "s3"}  # as Hadoop calls it: what Spark's users write
 
 
@@ -122,6 +123,12 @@ def _from_uri(uri: str) -> tuple[fs.FileSystem, str]:
         found, path = fs.FileSystem.from_uri(_SAME.get(scheme.lower(), scheme.lower()) + mark + rest)
     except ValueError as error:
         raise ValueError(f"no file system for checkpoints at {scheme}://: {error}") from None
+    except OSError as error:
+        if scheme.lower() in _OF_HADOOP:
+            raise OSError(
+                f"checkpoints at {scheme}:// need hdfs-native: pip install 'flinkbuf[hdfs]'. {error}"
+            ) from None
+        raise
     return found, path
 
 

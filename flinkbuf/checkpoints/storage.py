@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from flinkbuf.checkpoints.damage import damaged
 from flinkbuf.checkpoints.files import FileEntry, Files, StateInput, StateOutput
 from flinkbuf.checkpoints.handles import CheckpointMetadata, StateHandle
+from flinkbuf.checkpoints.hdfs_files import SCHEMES, HdfsFiles, is_there
 from flinkbuf.checkpoints.local_files import LocalFiles
 from flinkbuf.checkpoints.locations import (
     METADATA,
@@ -243,8 +244,15 @@ class CheckpointStorage:
             files = self._remote.get(place)
             if files is None:
                 uri = self.directory if place == place_of(self.directory) else location
-                files = self._remote[place] = FILES_OF_SCHEME.get(scheme_of(uri), RemoteFiles)(uri)
+                files = self._remote[place] = _files_at(uri)
             return files
+
+
+def _files_at(uri: str) -> Files:
+    scheme = scheme_of(uri)
+    if scheme in FILES_OF_SCHEME:
+        return FILES_OF_SCHEME[scheme](uri)
+    return HdfsFiles(uri) if scheme in SCHEMES and is_there() else RemoteFiles(uri)
 
 
 def storage_of(directory: str) -> CheckpointStorage:

@@ -372,7 +372,7 @@ def test_what_was_damaged_is_refused_by_its_name(store, name):
 
 
 def test_object_stores_are_refused():
-    with pytest.raises(ValueError, match="must be a directory on this machine or mounted"):
+    with pytest.raises(ValueError, match="must be a directory on this machine, mounted, or on HDFS"):
         HaStore("s3://bucket/ha", "default", "job")
 
 
