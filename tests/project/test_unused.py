@@ -21,7 +21,7 @@ CALLED_ELSEWHERE = {
     **dict.fromkeys(["connection_made", "data_received", "eof_received", "connection_lost"], "asyncio, of a protocol"),
     **dict.fromkeys(["pause_writing", "resume_writing"], "asyncio, of a protocol"),
     **dict.fromkeys(["cancelling", "uncancel", "get_coro", "get_context", "set_name"], "asyncio, of a task"),
-    **dict.fromkeys(["readinto", "seekable"], "io, of a raw file"),
+    **dict.fromkeys(["readinto", "seekable", "writable"], "io, of a raw file"),
     "reducer_override": "pickle, of a pickler",
     "addInPlace": "PySpark, of an accumulator",
     "_missing_": "enum",

@@ -20,10 +20,11 @@ from flinkbuf.datastream.connectors.rolling_policy import (
     OnCheckpointRollingPolicy,
     RollingPolicy,
 )
+from flinkbuf.streaming.file_place import is_remote, located
 from flinkbuf.streaming.sinks.file_sink import FileSinkOptions, PartFileSink
 from flinkbuf.streaming.sources.file_format import BulkFormat, StreamFormat
 from flinkbuf.streaming.sources.file_source import FileRangeSource, FileSourceOptions
-from flinkbuf.streaming.sources.file_split import FileSplit, local_path
+from flinkbuf.streaming.sources.file_split import FileSplit
 from flinkbuf.types.duration import Duration, milliseconds_of
 from flinkbuf.types.type_information import TypeInformation
 
@@ -163,7 +164,7 @@ def _check_kind(format: object, kind: type) -> None:
 def _file_source(format: StreamFormat | BulkFormat, paths: tuple[str, ...]) -> FileSourceBuilder:
     if not paths:
         raise ValueError("a FileSource reads at least one path")
-    return FileSourceBuilder(FileSourceOptions(format, tuple(map(local_path, paths))))
+    return FileSourceBuilder(FileSourceOptions(format, tuple(map(located, paths))))
 
 
 class OutputFileConfig:
@@ -219,8 +220,8 @@ class FileSink(PartFileSink, SupportsPreprocessing):
 
     A part is hidden (``.part-….inprogress.…``) while it is written. With checkpoints it gets its name when it is
     complete and the checkpoint behind it counts, so each record is in one visible file, once, whatever fails; parts of
-    rows may go on over checkpoints, those of a bulk format end at each. Without checkpoints all parts get their names
-    at the end of a bounded job, and a job that fails before leaves hidden files only.
+    rows may go on over checkpoints, those of a bulk format, and all on HDFS, end at each. Without checkpoints all parts
+    get their names at the end of a bounded job, and a job that fails before leaves hidden files only.
 
     A job that goes on from a checkpoint goes on with the parts that were in progress there, and removes what was begun
     later. One that begins from an older savepoint is refused if a later checkpoint has completed such a part.
@@ -325,7 +326,7 @@ class FileSink(PartFileSink, SupportsPreprocessing):
             raise TypeError(f"the encoder must be an Encoder, got {type(encoder).__name__} {encoder!r}")
         policy = RollingPolicy.default_rolling_policy()
         options = _sink_options(base_path, _EncodedRecords.Factory(encoder), policy)
-        return FileSink.RowFormatBuilder(replace(options, is_resumable=True))
+        return FileSink.RowFormatBuilder(replace(options, is_resumable=not is_remote(options.base_path)))
 
     @staticmethod
     def for_bulk_format(base_path: str, writer_factory: BulkWriterFactory) -> FileSink.BulkFormatBuilder:
@@ -339,7 +340,7 @@ class FileSink(PartFileSink, SupportsPreprocessing):
 def _sink_options(
     base_path: str, create_writer: Callable[[IO[bytes]], PartWriter], policy: RollingPolicy
 ) -> FileSinkOptions:
-    return FileSinkOptions(local_path(base_path), create_writer, BucketAssigner.date_time_bucket_assigner(), policy)
+    return FileSinkOptions(located(base_path), create_writer, BucketAssigner.date_time_bucket_assigner(), policy)
 
 
 class _EncodedRecords:

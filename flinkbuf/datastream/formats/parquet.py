@@ -16,6 +16,7 @@ from flinkbuf.datastream.formats.parquet_columns import (
 )
 from flinkbuf.errors import CorruptDataError
 from flinkbuf.records.arrow_batches import ARROW_NAMES
+from flinkbuf.streaming.file_place import source_for_libraries
 from flinkbuf.streaming.lakes.parquet_writer import ROWS_PER_GROUP
 from flinkbuf.streaming.sources.file_format import BulkFormat, ColumnFormat
 from flinkbuf.streaming.sources.file_split import FileSplit
@@ -107,7 +108,7 @@ class ParquetColumnarRowInputFormat(BulkFormat):
         make_row = row_class(names)
         converts = [_from_arrow(each) for each in self._row_type.field_types]
         try:
-            with pyarrow.parquet.ParquetFile(split.path) as file:
+            with pyarrow.parquet.ParquetFile(source_for_libraries(split.path)) as file:
                 columns = names_in(file.schema_arrow.names, names, self._fold, split.path)
                 groups = groups_in(file.metadata, split)
                 for batch in file.iter_batches(self._batch_size, groups, columns) if groups else ():

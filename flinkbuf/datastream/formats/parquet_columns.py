@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING
 
 from flinkbuf.errors import CorruptDataError
+from flinkbuf.streaming.file_place import source_for_libraries
 from flinkbuf.streaming.lakes.parquet_batches import batches_behind
 from flinkbuf.streaming.lakes.parquet_writer import ParquetColumnWriter, batch_as
 from flinkbuf.streaming.sources.file_format import ColumnFormat
@@ -44,7 +45,7 @@ class ParquetColumns(ColumnFormat):
         from pyarrow.parquet import ParquetFile
 
         try:
-            with ParquetFile(split.path, buffer_size=_READ_BUFFER) as file:
+            with ParquetFile(source_for_libraries(split.path), buffer_size=_READ_BUFFER) as file:
                 names = names_in(file.schema_arrow.names, self.schema.names, self.fold, split.path)
                 groups = groups_in(file.metadata, split)
                 for batch in batches_behind(file, groups, names, split, self.max_rows, self.max_bytes):

@@ -13,7 +13,15 @@ from dataclasses import dataclass, replace
 from typing import IO, TYPE_CHECKING, Any, Protocol
 
 from flinkbuf.log import logger
-from flinkbuf.streaming.sinks.part_file import PartFile, PartFileInfo, PartInProgress, PartWriter, PendingFile
+from flinkbuf.streaming.file_place import is_remote
+from flinkbuf.streaming.sinks.part_file import (
+    PartFile,
+    PartFileInfo,
+    PartInProgress,
+    PartWriter,
+    PendingFile,
+    RemotePartFile,
+)
 from flinkbuf.streaming.sinks.part_owner import PartOwner, remove_leftovers
 from flinkbuf.streaming.sinks.sink import CommitRequest, Committer, Sink, SinkContext, SinkWriter, WriterContext
 
@@ -149,7 +157,8 @@ class Bucket:
         name = f"{options.part_prefix}-{self._writer_id}-{self._next_part}{options.part_suffix}"
         self._next_part += 1
         path = os.path.join(options.base_path, self.bucket_id, name)
-        return PartFile(path, info, options.create_writer, owner.hidden_name(name), begins_with)
+        kind = RemotePartFile if is_remote(path) else PartFile
+        return kind(path, info, options.create_writer, owner.hidden_name(name), begins_with)
 
 
 class PartFileWriter(SinkWriter):

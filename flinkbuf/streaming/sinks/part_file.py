@@ -10,10 +10,11 @@ import os
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import IO, Any, Protocol
+from typing import IO, Any, Protocol, cast
 
 from flinkbuf.checkpoints.local_files import sync_directory
 from flinkbuf.errors import CorruptDataError
+from flinkbuf.streaming.file_place import WrittenFile, is_remote, remote_files
 
 _COPY_BYTES = 1024 * 1024  # at a time
 
@@ -48,6 +49,8 @@ class PendingFile:
 
     def commit(self) -> bool:
         """Rename the file; return False if neither it nor a file of the final name exists."""
+        if is_remote(self.final_path):
+            return self._commit_remote()
         try:
             os.replace(self.in_progress_path, self.final_path)
         except FileNotFoundError:
@@ -57,6 +60,17 @@ class PendingFile:
         for path in self.replaces:
             with contextlib.suppress(OSError):  # it is hidden, and does no harm
                 os.remove(path)
+        return True
+
+    def _commit_remote(self) -> bool:
+        files = remote_files(self.final_path)
+        try:
+            files.rename(self.in_progress_path, self.final_path)
+        except FileNotFoundError:
+            try:
+                files.entry(self.final_path)
+            except FileNotFoundError:
+                return False
         return True
 
 
@@ -122,10 +136,8 @@ class PartFile:
         self._final_path = final_path
         self._replaces = () if begins_with is None else (*begins_with.replaces, begins_with.path)
         folder, name = os.path.split(final_path)
-        self._unsynced = _directories_with_new_names(folder)
-        os.makedirs(folder, exist_ok=True)
         self._path = os.path.join(folder, hidden_name or f".{name}.inprogress.{uuid.uuid4()}")
-        self._file: IO[bytes] = open(self._path, "xb")  # noqa: SIM115
+        self._file = self._open()
         try:
             if begins_with is not None:
                 _copy(begins_with, self._file)
@@ -133,6 +145,12 @@ class PartFile:
         except BaseException:
             self._file.close()
             raise
+
+    def _open(self) -> IO[bytes]:
+        folder = os.path.dirname(self._path)
+        self._unsynced = _directories_with_new_names(folder)
+        os.makedirs(folder, exist_ok=True)
+        return open(self._path, "xb")
 
     def write(self, element: object, now_ms: int) -> None:
         """Add one record."""
@@ -194,6 +212,25 @@ class PartFile:
         if error.filename is not None or error.errno is None:
             return error
         return OSError(error.errno, os.strerror(error.errno), self._path)
+
+
+class RemotePartFile(PartFile):
+    """A file in progress on HDFS. It has no bytes there for certain before it is closed, so a checkpoint ends it."""
+
+    def _open(self) -> IO[bytes]:
+        if self._replaces:
+            raise ValueError(f"{self._replaces[-1]} goes on from a checkpoint, which parts on HDFS do not")
+        self._written = WrittenFile(remote_files(self._path).create(self._path))
+        return cast("IO[bytes]", self._written)
+
+    def abandon(self) -> None:
+        """Give the file up, and delete it."""
+        with contextlib.suppress(OSError):
+            getattr(self._writer, "abandon", bool)()
+        self._written.abandon()
+
+    def _sync(self) -> None:
+        """Closing it does."""
 
 
 def _copy(part: PartInProgress, file: IO[bytes]) -> None:

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from flinkbuf.log import logger
+from flinkbuf.streaming.file_place import files_in, is_hidden, is_remote, remote_files
 
 _HIDDEN = re.compile(r"\..+\.inprogress\.([0-9a-f]{16})-(\d+)\.(\d+)\.(?:(\d+)\.)?[0-9a-f-]{36}", re.DOTALL)
 
@@ -94,7 +95,10 @@ def remove_leftovers(base_path: str, owner: PartOwner) -> int:
     for path in _hidden_files(base_path):
         if owner.left_behind(os.path.basename(path)):
             with contextlib.suppress(FileNotFoundError):
-                os.remove(path)
+                if is_remote(path):
+                    remote_files(path).delete(path)
+                else:
+                    os.remove(path)
                 count += 1
     if count:
         logger.info("removed %d hidden files below %s that an attempt which failed had left", count, base_path)
@@ -102,5 +106,8 @@ def remove_leftovers(base_path: str, owner: PartOwner) -> int:
 
 
 def _hidden_files(base_path: str) -> Iterator[str]:
+    if is_remote(base_path):
+        yield from (each.location for each in files_in(base_path) if is_hidden(each.location))
+        return
     for folder, _, names in os.walk(base_path):
         yield from (os.path.join(folder, name) for name in names if name.startswith("."))

@@ -16,6 +16,7 @@ from io import BufferedReader, BytesIO, RawIOBase, TextIOWrapper
 from typing import Any, BinaryIO
 
 from flinkbuf.errors import CorruptDataError
+from flinkbuf.streaming.file_place import open_to_read, source_for_libraries
 
 BLOCK = 256 * 1024  # bytes that are read at once
 LF = 10
@@ -35,18 +36,18 @@ def open_file(path: str) -> BinaryIO:
     What cannot be decompressed is a CorruptDataError with the path.
     """
     if path.endswith((".gz", ".gzip")):
-        return BufferedReader(_Decompressed(gzip.open(path, "rb"), path), BLOCK)
+        return BufferedReader(_Decompressed(gzip.open(source_for_libraries(path), "rb"), path), BLOCK)
     if path.endswith(".bz2"):
-        return BufferedReader(_Decompressed(bz2.open(path, "rb"), path), BLOCK)
+        return BufferedReader(_Decompressed(bz2.open(source_for_libraries(path), "rb"), path), BLOCK)
     if path.endswith(".xz"):
-        return BufferedReader(_Decompressed(lzma.open(path, "rb"), path), BLOCK)
+        return BufferedReader(_Decompressed(lzma.open(source_for_libraries(path), "rb"), path), BLOCK)
     if path.endswith(".deflate"):
-        with open(path, "rb") as file:
+        with open_to_read(path) as file:
             try:
                 return BytesIO(zlib.decompress(file.read()))
             except zlib.error as error:
                 raise _not_decompressed(path, error) from error
-    return open(path, "rb")
+    return open_to_read(path)
 
 
 def _not_decompressed(path: str, error: Exception) -> CorruptDataError:

@@ -10,7 +10,10 @@ import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
+
+from flinkbuf.streaming.file_place import is_hidden, is_remote, local_path, remote_files
+
+__all__ = ["COMPRESSED", "DEFAULT_SPLIT_SIZE", "FileSplit", "find_files", "local_path", "split_file"]
 
 DEFAULT_SPLIT_SIZE = 32 * 1024 * 1024  # bytes; the block size of Flink's local file system
 COMPRESSED = (".gz", ".gzip", ".bz2", ".xz", ".deflate")  # read whole: no reader can begin in the middle
@@ -31,25 +34,6 @@ class FileSplit:
         return f"{self.path}:{self.start}+{self.end - self.start}"
 
 
-def local_path(path: str | os.PathLike[str]) -> str:
-    """Return the absolute path of a local file that may be written as a URI.
-
-    It is absolute as of now, in the program: a task may work in another directory.
-
-    Examples
-    --------
-    >>> local_path("file:///data/a%20b"), local_path("/data/x")
-    ('/data/a b', '/data/x')
-    """
-    text = os.fspath(path)
-    scheme = urlsplit(text).scheme
-    if scheme == "file":
-        return os.path.abspath(unquote(urlsplit(text).path))
-    if len(scheme) > 1:
-        raise ValueError(f"only local files can be read and written, got {text!r}")
-    return os.path.abspath(text)
-
-
 def find_files(paths: Iterable[str]) -> Iterator[tuple[str, int]]:
     """Return all files below `paths` with their sizes: those of a directory by name, then its directories by name.
 
@@ -64,6 +48,9 @@ def find_files(paths: Iterable[str]) -> Iterator[tuple[str, int]]:
         If a directory cannot be read. One that was removed just now is left out.
     """
     for path in paths:
+        if is_remote(path):
+            yield from _remote_files(path)
+            continue
         if not os.path.isdir(path):
             yield path, os.stat(path).st_size  # says the path if there is nothing
             continue
@@ -74,7 +61,7 @@ def _files_below(folder: str, above: tuple[tuple[int, int], ...]) -> Iterator[tu
     try:
         status = os.stat(folder)
         with os.scandir(folder) as listed:
-            entries = sorted((each for each in listed if not _is_hidden(each.name)), key=lambda each: each.name)
+            entries = sorted((each for each in listed if not is_hidden(each.name)), key=lambda each: each.name)
     except FileNotFoundError:
         if not above:
             raise
@@ -93,8 +80,23 @@ def _files_below(folder: str, above: tuple[tuple[int, int], ...]) -> Iterator[tu
         yield from _files_below(path, (*above, identity))
 
 
-def _is_hidden(name: str) -> bool:
-    return name.startswith((".", "_"))
+def _remote_files(path: str) -> Iterator[tuple[str, int]]:
+    found = remote_files(path).entry(path)
+    if found.is_directory:
+        yield from _remote_files_below(path)
+    else:
+        yield path, found.size
+
+
+def _remote_files_below(folder: str) -> Iterator[tuple[str, int]]:
+    entries = [each for each in remote_files(folder).entries(folder) if not is_hidden(each.location)]
+    for each in entries:
+        if not each.is_directory:
+            yield each.location, each.size
+    for each in entries:
+        if each.is_directory:
+            with contextlib.suppress(FileNotFoundError):  # the directory was removed just now
+                yield from _remote_files_below(each.location)
 
 
 def split_file(path: str, size: int, split_size: int | None) -> list[FileSplit]:
