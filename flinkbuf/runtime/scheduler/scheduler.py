@@ -147,7 +147,9 @@ class Scheduler:
 
     def _has_all(self, batch: DeploymentBatch) -> bool:
         has_program = self.managers.has_program or not batch.needs_program
-        return has_program and all(slot in self.managers.slots.holder for slot in batch.slots)
+        holder = self.managers.slots.holder
+        # It is asked at each task manager that comes: most times the numbers alone say no.
+        return has_program and len(holder) >= len(batch.slots) and all(slot in holder for slot in batch.slots)
 
     def drop(self, subtasks: Iterable[Subtask]) -> None:
         """Remove subtasks from the waiting batches."""

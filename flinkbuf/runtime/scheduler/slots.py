@@ -118,6 +118,7 @@ class SlotPool:
         self.count = count
         self.holder: dict[int, str] = {}
         self.asked: dict[int, int] = {}
+        self._held_by: dict[str, list[int]] = {}
 
     def ask(self, slots: Iterable[int], run: int) -> None:
         """Note that a run is to bring these slots; an earlier run is not needed for them any more."""
@@ -132,10 +133,11 @@ class SlotPool:
         for slot in slots:
             del self.asked[slot]
             self.holder[slot] = manager_id
+            self._held_by.setdefault(manager_id, []).append(slot)
 
     def free(self, manager_id: str) -> list[int]:
         """Free and return the slots of a task manager that has gone."""
-        slots = [slot for slot, holder in self.holder.items() if holder == manager_id]
+        slots = [slot for slot in self._held_by.pop(manager_id, ()) if self.holder[slot] == manager_id]
         for slot in slots:
             del self.holder[slot]
         return slots

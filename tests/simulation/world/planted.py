@@ -316,10 +316,12 @@ def lost_slots_are_not_asked_for(patch):
 
 @bug
 def whoever_registers_is_taken(patch):
+    fill_asked = SlotPool.fill
+
     def fill(self, manager_id, slots):
         for slot in slots:
-            self.asked.pop(slot, None)
-            self.holder[slot] = manager_id
+            self.asked.setdefault(slot, 0)
+        fill_asked(self, manager_id, slots)
 
     patch.setattr(SlotPool, "expects", lambda self, slots, run: True)
     patch.setattr(SlotPool, "fill", fill)
