@@ -10,7 +10,6 @@ is left out. Flink: DeltaSink, DeltaGlobalCommitter.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import time
 import uuid
@@ -20,9 +19,7 @@ from datetime import date, datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from flinkbuf._core.flow.batch_records import RecordsToBatch
-from flinkbuf.log import logger
-from flinkbuf.records.arrow_batches import arrow_schema, batch_builder, record_type
+from flinkbuf.records.arrow_batches import arrow_schema
 from flinkbuf.streaming.lakes.delta_table import (
     DeltaPlace,
     DeltaTableError,
@@ -32,16 +29,9 @@ from flinkbuf.streaming.lakes.delta_table import (
     delta_schema_of,
     partition_text,
 )
-from flinkbuf.streaming.lakes.parquet_writer import ROWS_PER_GROUP, ParquetColumnWriter, batch_as
-from flinkbuf.streaming.sinks.sink import (
-    CommitRequest,
-    CommitterContext,
-    GlobalCommitter,
-    Sink,
-    SinkContext,
-    SinkWriter,
-    WriterContext,
-)
+from flinkbuf.streaming.lakes.parquet_writer import ParquetColumnWriter, batch_as
+from flinkbuf.streaming.lakes.table_commits import TableCommit, TableCommitter, TableWriter
+from flinkbuf.streaming.sinks.sink import CommitterContext, GlobalCommitter, Sink, SinkWriter, WriterContext
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -49,10 +39,7 @@ if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
 DEFAULT_FILE_BYTES = 128 << 20
-_BATCH_BYTES = 32 << 20
 _MAX_TEXT = 32  # characters of a string that statistics have
-_FIRST_WAIT_S = 0.1  # before a commit is tried again
-_LONGEST_WAIT_S = 2.0
 
 
 @dataclass(frozen=True)
@@ -91,19 +78,6 @@ class DeltaFile:
     partition: Mapping[str, str | None]
     stats: str
     written_ms: int
-
-
-@dataclass(frozen=True)
-class DeltaCommit:
-    """What is committed for one checkpoint: it is found again by `application` and `checkpoint_id`."""
-
-    table: str
-    application: str
-    checkpoint_id: int
-    files: tuple[DeltaFile, ...]
-
-    def __str__(self) -> str:
-        return f"what checkpoint {self.checkpoint_id} has for Delta table {self.table} ({len(self.files)} files)"
 
 
 class DeltaTableSink(Sink):
@@ -171,38 +145,22 @@ def _check_columns(found: pa.Schema, schema: pa.Schema) -> None:
     batch_as(pa.RecordBatch.from_pylist([], found), schema)
 
 
-class DeltaWriter(SinkWriter):
+class DeltaWriter(TableWriter):
     """Writes the rows of one subtask into data files, which end with each checkpoint."""
 
     def __init__(self, options: DeltaSinkOptions, context: WriterContext) -> None:
         assert options.schema is not None and options.partition_by is not None, "sink_to() knows the stream"
-        self._schema = options.schema
+        super().__init__(options.schema, options.record_type)
         self._partition_by = options.partition_by
         self._file_bytes = options.file_bytes
         self._subtask = context.subtask_index
         self._files = options.place.file_system()
-        self._file_schema = _without(self._schema, self._partition_by)
-        self._required = [each.name for each in self._schema if not each.nullable]
+        self._file_schema = _without(options.schema, self._partition_by)
         self._open: dict[tuple[str | None, ...], OpenDeltaFile] = {}
         self._ended: list[DeltaFile] = []
-        self._rows: RecordsToBatch | None = None
-        if options.record_type is not None:
-            codec = record_type(options.record_type).codec
-            builder = batch_builder(codec, options.record_type, ROWS_PER_GROUP, _BATCH_BYTES)
-            self._rows = RecordsToBatch(codec, builder)
 
-    def write(self, element: object, context: SinkContext) -> None:
-        """Add one row."""
-        assert self._rows is not None, "of records"
-        if self._rows.add_record(element):
-            self._write_rows()
-
-    def write_batch(self, batch: pa.RecordBatch, context: SinkContext) -> None:
-        """Add the rows of a batch."""
-        batch = batch_as(batch, self._schema)
-        for name in self._required:
-            if batch.column(name).null_count:
-                raise ValueError(f"column {name!r} of the table takes no nulls, and a row has one")
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Put rows into the file of their partition."""
         for values, rows in parts_of(batch, self._partition_by):
             file = self._open.get(values)
             if file is None:
@@ -212,7 +170,7 @@ class DeltaWriter(SinkWriter):
 
     def flush(self, end_of_input: bool) -> None:
         """End all files: what they have belongs to the next checkpoint, or to the end."""
-        self._write_rows()
+        self.add_rows()
         while self._open:
             _, file = self._open.popitem()
             try:
@@ -233,11 +191,6 @@ class DeltaWriter(SinkWriter):
         for ended in self._ended:
             with contextlib.suppress(OSError):
                 self._files.delete_file(ended.path)
-
-    def _write_rows(self) -> None:
-        batch = None if self._rows is None else self._rows.finish()
-        if batch is not None:
-            self.write_batch(batch, None)  # type: ignore[arg-type]
 
     def _begin(self, values: tuple[str | None, ...]) -> OpenDeltaFile:
         partition = dict(zip(self._partition_by, values, strict=True))
@@ -376,56 +329,33 @@ def _stats_value(value: object, is_highest: bool) -> object:
     return value.isoformat() if isinstance(value, date) else value
 
 
-class DeltaCommitter(GlobalCommitter):
+class DeltaCommitter(TableCommitter):
     """Adds the data files of a checkpoint to the table, in one version of its log."""
 
     def __init__(self, options: DeltaSinkOptions, context: CommitterContext) -> None:
+        from deltalake.exceptions import DeltaError
+
         assert options.schema is not None and options.partition_by is not None, "sink_to() knows the stream"
         self._place = options.place
         self._schema = options.schema
         self._partition_by = options.partition_by
-        self._context = context
         self._table = self._open_or_create()
-        self._application = self._find_application()
+        super().__init__(f"Delta table {options.place.uri}", context, (DeltaError, OSError))
 
-    def combine(self, committables: Sequence[DeltaFile], checkpoint_id: int) -> DeltaCommit:
-        """Return what is committed for a checkpoint."""
-        return DeltaCommit(self._place.uri, self._application, checkpoint_id, tuple(committables))
-
-    def commit(self, requests: Sequence[CommitRequest]) -> None:
-        """Commit each, unless the log says that it was; the library tries again when other writers were faster."""
-        from deltalake.exceptions import DeltaError
-
-        for request in requests:
-            try:
-                self._commit(request)
-            except (DeltaError, OSError) as error:
-                request.error = error
-                logger.warning("%s could not be committed yet: %s", request.committable, error)
-                time.sleep(min(_FIRST_WAIT_S * 2**request.attempts, _LONGEST_WAIT_S))
-                request.retry_later()
-
-    def _commit(self, request: CommitRequest) -> None:
-        commit: DeltaCommit = request.committable
-        if commit.table != self._place.uri:
-            raise DeltaTableError(
-                f"the checkpoint has files of Delta table {commit.table} that are still to be committed, and the sink "
-                f"writes {self._place.uri} now: let the job go on with the table it had, or give the sink another uid"
-            )
+    def last_committed(self, application: str) -> int | None:
+        """Look for the last transaction of an application in the log."""
         self._table.update_incremental()
-        done = self._table.transaction_version(commit.application)
-        if done is not None and done >= commit.checkpoint_id:
-            if not request.is_restored and not request.attempts:
-                self._remove(commit)  # an earlier attempt has committed files of its own with all of these rows
-            request.signal_already_committed()
-            return
-        self._check_table()
-        self._append(commit)
+        return self._table.transaction_version(application)
 
-    def _append(self, commit: DeltaCommit) -> None:
+    def append(self, commit: TableCommit) -> None:
+        """Add files in a version with a transaction; the library tries again when other writers were faster.
+
+        It fails if they have committed a transaction of the same application.
+        """
         from deltalake import CommitProperties, Transaction
         from deltalake.transaction import AddAction
 
+        self._check_table()
         actions: list[Any] = [
             AddAction(each.path, each.size, dict(each.partition), each.written_ms, True, each.stats)
             for each in commit.files
@@ -443,6 +373,13 @@ class DeltaCommitter(GlobalCommitter):
                 app_transactions=[Transaction(commit.application, commit.checkpoint_id)],
             ),
         )
+
+    def remove(self, commit: TableCommit) -> None:
+        """Delete files."""
+        files = self._place.file_system()
+        for each in commit.files:
+            with contextlib.suppress(OSError):
+                files.delete_file(each.path)
 
     def _open_or_create(self) -> DeltaTable:
         table = self._place.open()
@@ -476,32 +413,3 @@ class DeltaCommitter(GlobalCommitter):
             raise DeltaTableError(
                 f"Delta table {self._place.uri} has got {what} since the sink was built: build it again"
             )
-
-    def _find_application(self) -> str:
-        """Return the id by which the commits of this sink are found again.
-
-        It is the same in each attempt of a job. One that goes on from an older checkpoint than the last that was
-        committed, because the user has said so, gets another one: its checkpoints have the numbers of others. Without
-        checkpoints there is one commit at the end, which has all rows.
-        """
-        context = self._context
-        digits = hashlib.sha256(f"{context.task.job_id} {context.operator_id}".encode()).hexdigest()[:16]
-        application = f"flinkbuf-{digits}"
-        done = self._table.transaction_version(application)
-        restored_id = context.restored_checkpoint_id or 0
-        if done is None or done <= restored_id or not context.checkpointing_enabled:
-            return application
-        logger.warning(
-            "the job goes on from checkpoint %d, and Delta table %s has what it has written up to checkpoint %d: rows "
-            "in between come again",
-            restored_id,
-            self._place.uri,
-            done,
-        )
-        return f"{application}-{uuid.uuid4().hex[:8]}"
-
-    def _remove(self, commit: DeltaCommit) -> None:
-        files = self._place.file_system()
-        for each in commit.files:
-            with contextlib.suppress(OSError):
-                files.delete_file(each.path)

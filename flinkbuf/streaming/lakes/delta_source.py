@@ -6,14 +6,13 @@ the same rows otherwise, such as OPTIMIZE does, is passed over. Flink: DeltaSour
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from flinkbuf.errors import CorruptDataError
-from flinkbuf.records.arrow_batches import record_type, records_of
+from flinkbuf.records.arrow_batches import record_type
 from flinkbuf.streaming.lakes.delta_table import (
     AddedFile,
     DeltaPlace,
@@ -25,6 +24,14 @@ from flinkbuf.streaming.lakes.delta_table import (
     read_log_version,
 )
 from flinkbuf.streaming.lakes.parquet_batches import batches_behind
+from flinkbuf.streaming.lakes.table_files import (
+    BYTES_OF_RECORDS,
+    ROWS_OF_RECORDS,
+    TableColumnFileReader,
+    TableFileReader,
+    TablePosition,
+    TableWatcher,
+)
 from flinkbuf.streaming.sources.source import (
     Boundedness,
     EnumeratorContext,
@@ -33,7 +40,7 @@ from flinkbuf.streaming.sources.source import (
     SourceReader,
     SplitEnumerator,
 )
-from flinkbuf.streaming.sources.split_reader import BatchReader, QueueEnumerator, SplitReader
+from flinkbuf.streaming.sources.split_reader import QueueEnumerator
 from flinkbuf.streaming.sources.wanted_columns import batch_in, wanted_schema
 from flinkbuf.types.type_information import RowTypeInfo
 
@@ -41,10 +48,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from deltalake import DeltaTable
 
-    from flinkbuf.streaming.sources.source import SourceSplit
 
-_ROWS_OF_RECORDS = 1024  # rows that are read at once where records are made of them
-_BYTES_OF_RECORDS = 32 << 20
 _READ_BUFFER = 1 << 20  # bytes of a column that are read at once
 
 
@@ -91,14 +95,6 @@ class DeltaSplit:
         return f"{self.version}:{self.path}"
 
 
-@dataclass(frozen=True)
-class DeltaPosition:
-    """What an enumerator keeps: the next version of the log that it reads, and the splits that nobody has."""
-
-    next_version: int
-    splits: tuple[DeltaSplit, ...]
-
-
 class DeltaRowSource(Source):
     """Reads rows; `flinkbuf.datastream.connectors.delta.DeltaSource` is its face."""
 
@@ -128,33 +124,33 @@ class DeltaRowSource(Source):
             check_readable(table.protocol().reader_features, table.metadata().configuration, options.place.uri)
             schema, names = arrow_schema_of(table.schema()), table.metadata().partition_columns
             splits = [DeltaSplit(each, table.version()) for each in files_of(table, schema, names)]
-            position = DeltaPosition(table.version() + 1, tuple(splits))
+            position = TablePosition(table.version() + 1, tuple(splits))
         else:
-            position = DeltaPosition(options.starting_version, ())
+            position = TablePosition(options.starting_version, ())
         if options.interval_ms is not None:
-            return VersionWatcher(context, log, position, options.interval_ms)
+            return TableWatcher(context, log.read, position, options.interval_ms)
         if options.starting_version is not None:
-            found = log.read(position.next_version, table.version())
+            found = log.read(position.place, table.version())
             return QueueEnumerator(context, found.splits)
         return QueueEnumerator(context, position.splits)
 
     def restore_enumerator(self, context: EnumeratorContext, checkpoint: Any) -> SplitEnumerator:
         """Go on with files that nobody had, and with versions that were not read."""
         if self.options.interval_ms is None:
-            splits = checkpoint.splits if isinstance(checkpoint, DeltaPosition) else checkpoint
+            splits = checkpoint.splits if isinstance(checkpoint, TablePosition) else checkpoint
             return QueueEnumerator(context, splits)
-        if not isinstance(checkpoint, DeltaPosition):
+        if not isinstance(checkpoint, TablePosition):
             raise DeltaTableError(
                 "the checkpoint is of a DeltaSource that had an end, and knows no version of the log to go on with: "
                 "build the source as it was, or begin with set_starting_version(...) and another uid"
             )
-        return VersionWatcher(context, DeltaLog(self.options), checkpoint, self.options.interval_ms)
+        return TableWatcher(context, DeltaLog(self.options).read, checkpoint, self.options.interval_ms)
 
     def create_reader(self, context: ReaderContext) -> SourceReader:
         """Read rows as records."""
         assert self.options.schema is not None
-        files = DeltaFileReads(self.options.place, self.options.schema, _ROWS_OF_RECORDS, _BYTES_OF_RECORDS)
-        return DeltaReader(context, files, self._row_type)
+        files = DeltaFileReads(self.options.place, self.options.schema, ROWS_OF_RECORDS, BYTES_OF_RECORDS)
+        return TableFileReader(context, files, self._row_type)
 
     def of_batches(self, wanted: object, max_rows: int, max_bytes: int) -> tuple[DeltaColumnSource, pa.Schema]:
         """Return a source of the same rows as batches of the wanted columns, and their schema."""
@@ -175,7 +171,7 @@ class DeltaColumnSource(DeltaRowSource):
 
     def create_reader(self, context: ReaderContext) -> SourceReader:
         """Read rows as batches."""
-        return DeltaColumnReader(context, self._files)
+        return TableColumnFileReader(context, self._files)
 
 
 def opened(options: DeltaSourceOptions) -> DeltaTable:
@@ -200,7 +196,7 @@ class DeltaLog:
         self._place = options.place
         self._schema = options.schema
 
-    def read(self, first: int, last: int | None = None) -> DeltaPosition:
+    def read(self, first: int, last: int | None = None) -> TablePosition:
         """Return the files that versions have appended, `first` and those behind it that are there.
 
         Raises
@@ -220,7 +216,7 @@ class DeltaLog:
                 self._check_schema(version.schema_text, number)
             splits += [DeltaSplit(each, number) for each in version.added]
             number += 1
-        return DeltaPosition(number, tuple(splits))
+        return TablePosition(number, tuple(splits))
 
     def _check_gone(self, number: int) -> None:
         """Refuse to wait for a version that is not there any more."""
@@ -244,56 +240,6 @@ class DeltaLog:
                     f"column {each.name!r} of Delta table {self._place.uri} is {each.type} to this source, and "
                     f"{has.field(each.name).type if each.name in has.names else 'gone'} since version {number}"
                 )
-
-
-class VersionWatcher(SplitEnumerator):
-    """Looks for new versions of the log in intervals; readers wait while there is nothing to do."""
-
-    def __init__(self, context: EnumeratorContext, log: DeltaLog, position: DeltaPosition, interval_ms: int) -> None:
-        self._context = context
-        self._log = log
-        self._next_version = position.next_version
-        self._splits = deque(position.splits)
-        self._interval_ms = interval_ms
-        self._waiting: deque[int] = deque()  # readers that have nothing to do
-
-    def start(self) -> None:
-        """Look now, so that what is wrong ends the job at once, and then at each interval."""
-        self.handle_versions(self._look(), None)
-        self._context.call_async(self._look, self.handle_versions, self._interval_ms, self._interval_ms)
-
-    def _look(self) -> DeltaPosition:
-        return self._log.read(self._next_version)
-
-    def handle_versions(self, found: DeltaPosition | None, error: BaseException | None) -> None:
-        """Add the files of versions that there are now."""
-        if error is not None:
-            raise error
-        assert found is not None, "or there is an error"
-        self._next_version = found.next_version
-        self._splits.extend(found.splits)
-        self._give()
-
-    def handle_split_request(self, subtask_index: int, host: str | None) -> None:
-        """Give the next split, or remember the reader."""
-        self._waiting.append(subtask_index)
-        self._give()
-
-    def add_splits_back(self, splits: Sequence[SourceSplit], subtask_index: int) -> None:
-        """Give these splits out next, and not to the reader that failed."""
-        self._splits.extendleft(reversed(splits))  # type: ignore[arg-type]
-        self._waiting = deque(waiting for waiting in self._waiting if waiting != subtask_index)
-        self._give()
-
-    def _give(self) -> None:
-        # One that failed while it waited asks again when it is back.
-        self._waiting = deque(each for each in self._waiting if each in self._context.registered_readers)
-        while self._splits and self._waiting:
-            self._context.assign_split(self._splits.popleft(), self._waiting.popleft())
-
-    def snapshot_state(self, checkpoint_id: int) -> DeltaPosition:
-        """Return the next version, and the splits not assigned yet."""
-        return DeltaPosition(self._next_version, tuple(self._splits))
 
 
 @dataclass(frozen=True)
@@ -351,35 +297,3 @@ class DeltaFileReads:
             else:
                 columns.append(pa.nulls(batch.num_rows, each.type))
         return batch_in(where, columns, self.schema)
-
-
-class DeltaReader(SplitReader):
-    """Reads data files as records."""
-
-    def __init__(self, context: ReaderContext, files: DeltaFileReads, row_type: RowTypeInfo) -> None:
-        super().__init__(context)
-        self._files, self._row_type = files, row_type
-
-    def open_split(self, split: DeltaSplit) -> Iterator[object]:
-        """Return the rows of a file."""
-        return records_of(self._files.read(split), self._row_type.codec)
-
-    def split_after(self, split: DeltaSplit, record_count: int) -> DeltaSplit:
-        """Return the same file, with more rows to skip."""
-        return replace(split, skipped=split.skipped + record_count)
-
-
-class DeltaColumnReader(BatchReader):
-    """Reads data files as batches."""
-
-    def __init__(self, context: ReaderContext, files: DeltaFileReads) -> None:
-        super().__init__(context)
-        self._files = files
-
-    def read_batches(self, split: DeltaSplit) -> Iterator[pa.RecordBatch]:
-        """Return the rows of a file."""
-        return self._files.read(split)
-
-    def split_behind(self, split: DeltaSplit, row_count: int) -> DeltaSplit:
-        """Return the same file, with more rows to skip."""
-        return replace(split, skipped=split.skipped + row_count)

@@ -14,7 +14,8 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
-from flinkbuf.errors import CorruptDataError, FlinkbufError
+from flinkbuf.errors import CorruptDataError
+from flinkbuf.streaming.lakes.table_commits import LakeTableError
 from flinkbuf.streaming.sources.file_split import local_path
 
 if TYPE_CHECKING:
@@ -47,10 +48,8 @@ _READER_FEATURES = {"timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"}
 _RULES_OF_FIELDS = ("delta.invariants", "delta.generationExpression", "delta.identity.start")
 
 
-class DeltaTableError(FlinkbufError, RuntimeError):
+class DeltaTableError(LakeTableError):
     """A Delta table asks for what a sink or source does not do; to begin again does not help."""
-
-    can_restart = False
 
 
 def deltalake_module(needed_by: str) -> ModuleType:

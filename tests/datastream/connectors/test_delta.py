@@ -18,8 +18,9 @@ from flinkbuf.common import Configuration, Duration, Types, WatermarkStrategy  #
 from flinkbuf.datastream import StreamExecutionEnvironment  # noqa: E402
 from flinkbuf.datastream.connectors.delta import DeltaSink, DeltaSource, DeltaTableError  # noqa: E402
 from flinkbuf.streaming.chain.operator_config import ExecutionSettings  # noqa: E402
-from flinkbuf.streaming.lakes import delta_sink  # noqa: E402
+from flinkbuf.streaming.lakes import table_commits  # noqa: E402
 from flinkbuf.streaming.lakes.delta_table import partition_text, partition_value  # noqa: E402
+from flinkbuf.streaming.lakes.table_commits import LakeTableError  # noqa: E402
 
 NO_WATERMARKS = WatermarkStrategy.no_watermarks()
 
@@ -137,29 +138,29 @@ def test_a_committer_that_dies_behind_the_commit_is_found_to_have_made_it(path):
 
 
 def test_a_commit_that_two_programs_make_at_once_is_made_once(path, monkeypatch):
-    monkeypatch.setattr(delta_sink, "_FIRST_WAIT_S", 0.001)
+    monkeypatch.setattr(table_commits, "_FIRST_WAIT_S", 0.001)
     sink = ready(builder(path).build())
     sleeper = GlobalSink(sink)
     sleeper.process_element((1, "a"))
     snapshot = sleeper.snapshot(1)
     committer = sleeper.committer.operator._committer
-    append = committer._append
+    append = committer.append
 
     def sleep_before(commit):
-        committer._append = append
+        committer.append = append
         GlobalSink(sink, snapshot).close()  # it has taken the job over and commits
         append(commit)
 
-    committer._append = sleep_before
+    committer.append = sleep_before
     sleeper.notify_checkpoint_complete(1)
     assert numbers_of(path) == [1] and version_of(path) == 1
 
 
 def test_a_commit_that_fails_is_tried_again_and_an_answer_that_was_lost_does_no_harm(path, monkeypatch, caplog):
-    monkeypatch.setattr(delta_sink, "_FIRST_WAIT_S", 0.001)
+    monkeypatch.setattr(table_commits, "_FIRST_WAIT_S", 0.001)
     sink = GlobalSink(ready(builder(path).build()))
     committer = sink.committer.operator._committer
-    append, failures = committer._append, iter(["before", "behind"])
+    append, failures = committer.append, iter(["before", "behind"])
 
     def fail(commit):
         place = next(failures, None)
@@ -168,7 +169,7 @@ def test_a_commit_that_fails_is_tried_again_and_an_answer_that_was_lost_does_no_
         if place is not None:
             raise OSError(f"the answer was lost {place} the commit")
 
-    committer._append = fail
+    committer.append = fail
     sink.process_element((1, "a"))
     sink.snapshot(1)
     sink.notify_checkpoint_complete(1)
@@ -236,7 +237,7 @@ def test_what_dead_attempts_have_left_goes_with_vacuum(path):
 
 def test_a_file_is_ended_when_it_is_large_enough(path, monkeypatch):
     monkeypatch.setattr("flinkbuf.streaming.lakes.parquet_writer.ROWS_PER_GROUP", 10)
-    monkeypatch.setattr(delta_sink, "ROWS_PER_GROUP", 10)
+    monkeypatch.setattr(table_commits, "ROWS_PER_GROUP", 10)
     sink = GlobalSink(ready(builder(path).set_file_size(1).build()))
     for number in range(35):
         sink.process_element(element(number))
@@ -428,7 +429,7 @@ def test_a_checkpoint_of_another_table_is_refused(path, tmp_path):
     first = GlobalSink(ready(builder(path).build()))
     first.process_element((1, "a"))
     snapshot = first.snapshot(1)
-    with pytest.raises(DeltaTableError, match="still to be committed, and the sink writes .*other now"):
+    with pytest.raises(LakeTableError, match="still to be committed, and the sink writes .*other now"):
         GlobalSink(ready(builder(str(tmp_path / "other")).build()), snapshot)
 
 

@@ -1,0 +1,177 @@
+"""What sinks of tables in lakes have in common: rows become batches of the table, and a commit is made once.
+
+A commit says in the table whose it is (an id of the sink in its job), and for which checkpoint. One that is repeated
+after a failure is found by that, and left out.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+import uuid
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from flinkbuf._core.flow.batch_records import RecordsToBatch
+from flinkbuf.errors import FlinkbufError
+from flinkbuf.log import logger
+from flinkbuf.records.arrow_batches import batch_builder, record_type
+from flinkbuf.streaming.lakes.parquet_writer import ROWS_PER_GROUP, batch_as
+from flinkbuf.streaming.sinks.sink import CommitRequest, CommitterContext, GlobalCommitter, SinkContext, SinkWriter
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_BATCH_BYTES = 32 << 20
+_FIRST_WAIT_S = 0.1  # before a commit is tried again
+_LONGEST_WAIT_S = 2.0
+
+
+class LakeTableError(FlinkbufError, RuntimeError):
+    """A table asks for what a sink or source does not do; to begin again does not help."""
+
+    can_restart = False
+
+
+class TableWriter(SinkWriter):
+    """Makes batches with the columns of a table, in its order and types; a subclass has `add`.
+
+    Parameters
+    ----------
+    schema : pyarrow.Schema
+        Of the table.
+    record_type : object, optional
+        Of the records, as `flinkbuf.as_type` reads it; None: batches come.
+    """
+
+    def __init__(self, schema: pa.Schema, description: object) -> None:
+        self._schema = schema
+        self._required = [each.name for each in schema if not each.nullable]
+        self._rows: RecordsToBatch | None = None
+        if description is not None:
+            codec = record_type(description).codec
+            self._rows = RecordsToBatch(codec, batch_builder(codec, description, ROWS_PER_GROUP, _BATCH_BYTES))
+
+    @abstractmethod
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Take rows with the table's columns."""
+
+    def write(self, element: object, context: SinkContext) -> None:
+        """Add one row."""
+        assert self._rows is not None, "of records"
+        if self._rows.add_record(element):
+            self.add_rows()
+
+    def write_batch(self, batch: pa.RecordBatch, context: SinkContext | None) -> None:
+        """Add the rows of a batch."""
+        batch = batch_as(batch, self._schema)
+        for name in self._required:
+            if batch.column(name).null_count:
+                raise ValueError(f"column {name!r} of the table takes no nulls, and a row has one")
+        if batch.num_rows:
+            self.add(batch)
+
+    def add_rows(self) -> None:
+        """Have all records that came added."""
+        batch = None if self._rows is None else self._rows.finish()
+        if batch is not None:
+            self.write_batch(batch, None)
+
+
+@dataclass(frozen=True)
+class TableCommit:
+    """What is committed for one checkpoint: it is found again by `application` and `checkpoint_id`."""
+
+    table: str
+    application: str
+    checkpoint_id: int
+    files: tuple[Any, ...]
+
+    def __str__(self) -> str:
+        return f"what checkpoint {self.checkpoint_id} has for {self.table} ({len(self.files)} files)"
+
+
+class TableCommitter(GlobalCommitter):
+    """Commits the files of a checkpoint once; a subclass says how that is seen and done.
+
+    Parameters
+    ----------
+    table : str
+        Of which table, for whoever reads it.
+    context : CommitterContext
+    retried : tuple of exception classes
+        After which a commit is tried again.
+    """
+
+    def __init__(self, table: str, context: CommitterContext, retried: tuple[type[Exception], ...]) -> None:
+        self._name = table
+        self._context = context
+        self._retried = retried
+        self._application = self._find_application()
+
+    @abstractmethod
+    def last_committed(self, application: str) -> int | None:
+        """Look at the table as it is now, and return the last checkpoint that was committed under an id."""
+
+    @abstractmethod
+    def append(self, commit: TableCommit) -> None:
+        """Add files to the table as it was when `last_committed` looked, or fail if another has committed the same."""
+
+    @abstractmethod
+    def remove(self, commit: TableCommit) -> None:
+        """Delete files that never became part of the table."""
+
+    def combine(self, committables: Sequence[Any], checkpoint_id: int) -> TableCommit:
+        """Return what is committed for a checkpoint."""
+        return TableCommit(self._name, self._application, checkpoint_id, tuple(committables))
+
+    def commit(self, requests: Sequence[CommitRequest]) -> None:
+        """Commit each, unless the table says that it was."""
+        for request in requests:
+            try:
+                self._commit(request)
+            except self._retried as error:
+                request.error = error
+                logger.warning("%s could not be committed yet: %s", request.committable, error)
+                time.sleep(min(_FIRST_WAIT_S * 2**request.attempts, _LONGEST_WAIT_S))
+                request.retry_later()
+
+    def _commit(self, request: CommitRequest) -> None:
+        commit: TableCommit = request.committable
+        if commit.table != self._name:
+            raise LakeTableError(
+                f"the checkpoint has files of {commit.table} that are still to be committed, and the sink writes "
+                f"{self._name} now: let the job go on with the table it had, or give the sink another uid"
+            )
+        done = self.last_committed(commit.application)
+        if done is None or done < commit.checkpoint_id:
+            self.append(commit)
+            return
+        if not request.is_restored and not request.attempts:
+            self.remove(commit)  # an earlier attempt has committed files of its own with all of these rows
+        request.signal_already_committed()
+
+    def _find_application(self) -> str:
+        """Return the id by which the commits of this sink are found again.
+
+        It is the same in each attempt of a job. One that goes on from an older checkpoint than the last that was
+        committed, because the user has said so, gets another one: its checkpoints have the numbers of others. Without
+        checkpoints there is one commit at the end, which has all rows.
+        """
+        context = self._context
+        digits = hashlib.sha256(f"{context.task.job_id} {context.operator_id}".encode()).hexdigest()[:16]
+        application = f"flinkbuf-{digits}"
+        done = self.last_committed(application)
+        restored_id = context.restored_checkpoint_id or 0
+        if done is None or done <= restored_id or not context.checkpointing_enabled:
+            return application
+        logger.warning(
+            "the job goes on from checkpoint %d, and %s has what it has written up to checkpoint %d: rows in between "
+            "come again",
+            restored_id,
+            self._name,
+            done,
+        )
+        return f"{application}-{uuid.uuid4().hex[:8]}"
