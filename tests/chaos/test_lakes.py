@@ -1,6 +1,7 @@
 """Processes that write tables are killed at random moments, and each row is in the table once.
 
-CHAOS_KILLS says how often (make test-chaos), CHAOS_SEED when and whom; two kills are the short form.
+CHAOS_KILLS says how often (make test-chaos), CHAOS_SEED when and whom. Two kills are the short form; make test has that
+of Delta.
 """
 
 import os
@@ -47,3 +48,25 @@ def test_a_delta_table_has_each_row_once(tmp_path):
     table = deltalake.DeltaTable(path)
     assert sorted(table.to_pyarrow_table()["n"].to_pylist()) == list(range(chaos_program.COUNT)), f"CHAOS_SEED={SEED}"
     assert 1 < table.version() <= completed
+
+
+@pytest.mark.long
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+def test_an_iceberg_table_has_each_row_once(tmp_path):
+    sql = "pyiceberg.catalog.sql"
+    pytest.importorskip(sql, reason="pyiceberg is not installed: pip install 'pyiceberg[sql-sqlite]'")
+    import pyarrow as pa
+    from pyiceberg.catalog import load_catalog
+
+    from flinkbuf.datastream.connectors.iceberg import IcebergSink
+
+    catalog = {"type": "sql", "uri": f"sqlite:///{tmp_path}/catalog.db", "warehouse": f"file://{tmp_path}/warehouse"}
+    lake = load_catalog("lake", **catalog)
+    lake.create_namespace("db")
+    table = lake.create_table("db.numbers", pa.schema([("key", pa.int64()), ("n", pa.int64())]))
+    sink = IcebergSink.builder().set_catalog("lake", catalog).set_table("db.numbers").build()
+    completed = run(tmp_path, sink, lambda: table.refresh().current_snapshot() is not None)
+    found = table.refresh().scan().to_arrow()["n"].to_pylist()
+    assert sorted(found) == list(range(chaos_program.COUNT)), f"CHAOS_SEED={SEED}"
+    assert 1 < len(table.snapshots()) <= completed
+    lake.close()

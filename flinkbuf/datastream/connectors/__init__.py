@@ -16,6 +16,7 @@ _NAMES = {
         "BucketAssigner FileEnumeratorProvider FileSink FileSource FileSourceBuilder FileSplitAssignerProvider "
         "OutputFileConfig RollingPolicy StreamFormat StreamingFileSink"
     ),
+    "iceberg": "IcebergSink IcebergSource",
     "kafka": (
         "FlinkKafkaConsumer FlinkKafkaProducer KafkaOffsetResetStrategy KafkaOffsetsInitializer "
         "KafkaRecordSerializationSchema KafkaSink KafkaSource KafkaTopicPartition Semantic"

@@ -15,6 +15,8 @@ from flinkbuf.datastream.connectors.file_system import OutputFileConfig as Outpu
 from flinkbuf.datastream.connectors.file_system import RollingPolicy as RollingPolicy
 from flinkbuf.datastream.connectors.file_system import StreamFormat as StreamFormat
 from flinkbuf.datastream.connectors.file_system import StreamingFileSink as StreamingFileSink
+from flinkbuf.datastream.connectors.iceberg import IcebergSink as IcebergSink
+from flinkbuf.datastream.connectors.iceberg import IcebergSource as IcebergSource
 from flinkbuf.datastream.connectors.jdbc import JdbcConnectionOptions as JdbcConnectionOptions
 from flinkbuf.datastream.connectors.jdbc import JdbcExecutionOptions as JdbcExecutionOptions
 from flinkbuf.datastream.connectors.jdbc import JdbcSink as JdbcSink
