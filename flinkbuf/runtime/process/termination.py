@@ -8,6 +8,7 @@ library, has a handler of its own, that one is kept and nothing of this happens.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import logging
 import os
@@ -231,6 +232,12 @@ class Termination:
         for job in self._stopped:
             job.has_ended.wait(self.left_s)
 
+    def exit_as_told(self) -> None:
+        """End the process with its exit code, at the exit of a main thread that had nothing left to leave."""
+        if self._phase in (_Phase.STOPPING, _Phase.OVER):
+            self._flush()
+            self._end_process(self._exit_code)
+
     def _job_ends(self, watched: WatchedJob) -> None:
         """Note the end of a job; after the last one the main thread is told, before it can see that end itself."""
         self.forget(watched)
@@ -316,11 +323,8 @@ class Termination:
         logger.warning("SIGTERM: the program ends with exit code %d", self._exit_code)
         main_thread = threading.main_thread()
         self._phase = _Phase.OVER
-        if main_thread.is_alive() and main_thread.ident is not None:
+        if main_thread.is_alive() and main_thread.ident is not None:  # else `exit_as_told` is called
             signal.pthread_kill(main_thread.ident, signal.SIGTERM)
-        else:  # it has come to its end, and waits for other threads
-            self._flush()
-            self._end_process(self._exit_code)
 
     @staticmethod
     def _flush() -> None:
@@ -335,6 +339,7 @@ def _is_interactive() -> bool:
 
 
 the_termination: Final = Termination()
+atexit.register(the_termination.exit_as_told)  # now: what is registered later is called before
 
 
 def _forget_in_child() -> None:

@@ -262,3 +262,17 @@ def test_a_job_that_others_take_over_is_not_ended_for_good():
         termination_of(Configuration.from_dict(options))
     drained = termination_of(Configuration.from_dict({**options, "execution.termination.drain": "true"}))
     assert drained == TerminationSettings(SAVEPOINT, True)
+
+
+def test_a_main_thread_at_its_end_gives_the_exit_code(termination, monkeypatch):
+    job = Job()
+    made = watched(termination, job)
+    termination.exit_as_told()
+    assert termination.exits == [], "nobody has told it to end"
+    come()
+    monkeypatch.setattr(threading, "main_thread", lambda: threading.Thread())  # has ended
+    monkeypatch.setattr(termination, "_flush", lambda: None)
+    end(job, made, JobStatus.SUSPENDED)
+    with pytest.raises(Ended):
+        termination.exit_as_told()
+    assert termination.exits == [EXIT_CODE]

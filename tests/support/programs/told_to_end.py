@@ -6,6 +6,7 @@ in DIRECTORY say how far it has come.
 """
 
 import logging
+import os
 import sys
 import time
 from pathlib import Path
@@ -27,7 +28,9 @@ class Step(MapFunction):
         self.directory, self.slow = Path(directory), slow
 
     def open(self, runtime_context):
+        (self.directory / f"process-{os.getpid()}").touch()
         (self.directory / "opening").touch()
+        logging.getLogger("told").warning("opened")
         if self.slow == "open":
             time.sleep(1.5)
 
@@ -55,9 +58,22 @@ class Counts(KeyedProcessFunction):
         yield f"{value[0]} {self.count.value()}"
 
 
+def begin_spark():
+    """Start a session with as many slots as the job needs."""
+    from pyspark.sql import SparkSession
+
+    settings = {"spark.ui.enabled": "false", "spark.log.level": "ERROR", "spark.ui.showConsoleProgress": "false"}
+    builder = SparkSession.builder.master("local[2]")
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    builder.getOrCreate()
+
+
 def main(directory, target, slow, *pairs):
     """Run the job."""
     options = {"execution.target": target, "pipeline.progress": "false", **dict(pair.split("=", 1) for pair in pairs)}
+    if target == "spark":
+        begin_spark()
     env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(options))
     env.set_parallelism(2)
     source = NumberSequenceSource(0, KEYS * COUNT - 1)
@@ -94,5 +110,6 @@ def main(directory, target, slow, *pairs):
 
 
 if __name__ == "__main__":
-    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s %(message)s")
+    if not any(argument.startswith("log.format") for argument in sys.argv):
+        logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s %(message)s")
     main(*sys.argv[1:])
