@@ -3,6 +3,7 @@
 KAFKA_KILLS says how many are killed beside a running job, KAFKA_SEED when and whom; make test-kafka-kills KILLS=1000.
 """
 
+import contextlib
 import json
 import os
 import random
@@ -203,7 +204,12 @@ class Driver:
 def kill_workers(folder, rng):
     alive = kafka_kills_program.workers(folder)
     for victim in rng.sample(alive, rng.randint(1, len(alive))) if alive else ():
-        os.kill(victim, signal.SIGKILL)
+        end(victim)
+
+
+def end(pid):
+    with contextlib.suppress(ProcessLookupError):  # it has just ended
+        os.kill(pid, signal.SIGKILL)
 
 
 @pytest.mark.parametrize("brokers", [1, 3])
@@ -227,7 +233,7 @@ def test_jobs_whose_tasks_driver_and_brokers_are_killed(tmp_path, brokers):
             driver.kill()
             reader.stop()
             for pid in kafka_kills_program.workers(tmp_path):
-                os.kill(pid, signal.SIGKILL)
+                end(pid)
     print(f"\n{brokers} brokers: {killed} kills, {told}, {expected} records (KAFKA_SEED={SEED})")
 
 
@@ -258,6 +264,7 @@ def campaign(cluster, folder, driver, reader, rng):
         before = reader.total
         wait_for(driver, reader, lambda: reader.total > before + 50, f"records after the kill of {victims}")  # noqa: B023
         time.sleep(rng.uniform(0, 0.5))
+        print(f"{killed} killed, {reader.total} records", flush=True)
     return killed, told
 
 

@@ -87,7 +87,7 @@ class KafkaCluster:
         self._processes = {}
         self._starter = ThreadPoolExecutor(1)  # a broker dies with the thread that has started it
         self.client = {"bootstrap.servers": self.address, **(client or {})}
-        cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        cluster_id = "A" + base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")[1:]  # "-" begins an option
         for number in self.numbers:
             properties = {**self._properties_of(number), **(settings or {})}
             lines = [f"{key}={value}".replace("{port}", str(self.ports[number])) for key, value in properties.items()]
