@@ -26,6 +26,7 @@ from flinkbuf.streaming.sources.kafka_access import check_access
 from flinkbuf.streaming.sources.kafka_client import (
     REQUEST_TIMEOUT_S,
     KafkaTopicPartition,
+    calling_back,
     client_library,
     kafka_error,
     make_producer,
@@ -105,7 +106,7 @@ class ProducingWriter(SinkWriter):
         topic, key, value = self._options.serialize(element)
         self._count += 1
         if self._count % _SERVE_EVERY == 0:
-            self._producer.poll(0)
+            calling_back(lambda: self._producer.poll(0))
             self._check()
         produce(self._producer, (topic, key, value, context.timestamp()), self._delivered)
 
@@ -121,14 +122,15 @@ class ProducingWriter(SinkWriter):
     def flush(self, end_of_input: bool) -> None:
         """Wait until the brokers have all records."""
         if self._options.waits_for_brokers or end_of_input:
-            while self._producer.flush(_WAIT_S):
+            while calling_back(lambda: self._producer.flush(_WAIT_S)):
                 self._check()
             self._check()
 
     def close(self) -> None:
         """Drop the records that the brokers do not have."""
         self._producer.purge()
-        self._producer.flush(_WAIT_S)
+        with contextlib.suppress(client_library().KafkaException):  # what was fatal was told before
+            calling_back(lambda: self._producer.flush(_WAIT_S))
 
 
 class TransactionalWriter(SinkWriter):
@@ -242,14 +244,14 @@ class _Session:
         self._is_open = True
         for record in transaction.records:
             produce(self._producer, record, delivered)
-        if self._producer.flush(self._timeout_s):
+        if calling_back(lambda: self._producer.flush(self._timeout_s)):
             raise kafka_error("_TIMED_OUT", f"the brokers did not take all records within {self._timeout_s:g} s")
         if not errors:  # otherwise the commit says which of them counts
             committed.add(transaction.unique)  # with the session it is forgotten if the transaction does not go through
             self._is_waiting = True
             self._marks.write(transaction.marker, len(transaction.records), str(committed))
             self._is_waiting = False
-        self._producer.commit_transaction(self._timeout_s)
+        calling_back(lambda: self._producer.commit_transaction(self._timeout_s))
         self._is_open = False
         if errors:
             raise FlinkbufError(f"{transaction} was committed without some of them: {errors[0]}")
@@ -284,7 +286,7 @@ class _Session:
         self._producer.purge()
         if self._is_open and not self._is_waiting:
             with contextlib.suppress(client_library().KafkaException):
-                self._producer.abort_transaction(_ABORT_S)
+                calling_back(lambda: self._producer.abort_transaction(_ABORT_S))
         self._marks.close()
 
 
@@ -297,7 +299,7 @@ def produce(producer: Producer, record: KafkaRecord, delivered: Callable[[KafkaE
             producer.produce(topic, value, key, on_delivery=delivered, **stamped)
             return
         except BufferError:
-            producer.poll(_WAIT_S)
+            calling_back(lambda: producer.poll(_WAIT_S))
 
 
 def _may_try_again(error: KafkaError) -> bool:

@@ -51,6 +51,20 @@ def make_producer(properties: Mapping[str, object]) -> Producer:
     return client_library().Producer(dict(properties))
 
 
+def calling_back(call: Callable[[], Answer]) -> Answer:
+    """Return what a call of a producer returns that serves callbacks, or raise what the client library found fatal.
+
+    That it raises within the call, but goes on to other callbacks, in which Python then complains of an exception that
+    is raised already.
+    """
+    try:
+        return call()
+    except SystemError as error:
+        if isinstance(error.__cause__, client_library().KafkaException):
+            raise error.__cause__ from None
+        raise
+
+
 def as_client(partition: KafkaTopicPartition, *position: object) -> TopicPartition:
     """Return a partition, with an offset if one is given, as the client library has it."""
     return client_library().TopicPartition(partition.topic, partition.partition, *position)

@@ -30,6 +30,7 @@ from flinkbuf.streaming.chain.operator_config import ExecutionSettings  # noqa: 
 from flinkbuf.streaming.sinks import kafka_group, kafka_sink  # noqa: E402
 from flinkbuf.streaming.sinks.sink_factories import SinkWriterFactory  # noqa: E402
 from flinkbuf.streaming.sources.input_status import InputStatus  # noqa: E402
+from flinkbuf.streaming.sources.kafka_client import calling_back  # noqa: E402
 from flinkbuf.streaming.sources.source import Boundedness  # noqa: E402
 from flinkbuf.streaming.state.snapshot import OperatorSnapshot  # noqa: E402
 from flinkbuf.testing import OperatorHarness  # noqa: E402
@@ -468,3 +469,16 @@ def test_what_the_client_library_waits_for_without_end_is_left(monkeypatch):
     done = []
     kafka_group._within(30, lambda: done.append(1))
     assert done == [1]
+
+
+def test_what_the_client_library_finds_fatal_within_a_callback_is_raised_as_itself():
+    fatal = library.KafkaException(library.KafkaError(library.KafkaError._FENCED, "fenced", True))
+
+    def call(cause):
+        raise SystemError("a method returned a result with an exception set") from cause
+
+    with pytest.raises(library.KafkaException, match="fenced"):
+        calling_back(lambda: call(fatal))
+    with pytest.raises(SystemError):
+        calling_back(lambda: call(None))
+    assert calling_back(lambda: 7) == 7
