@@ -15,7 +15,7 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from flinkbuf.errors import FlinkbufError
 from flinkbuf.log import logger
@@ -293,10 +293,10 @@ class _Session:
 def produce(producer: Producer, record: KafkaRecord, delivered: Callable[[KafkaError | None, Message], None]) -> None:
     """Give the client library a record, waiting while it has too many."""
     topic, key, value, timestamp = record
-    stamped: dict[str, Any] = {} if timestamp is None or timestamp < 0 else {"timestamp": timestamp}
+    stamp = timestamp if timestamp is not None and timestamp > 0 else 0  # 0: that of the writing
     while True:
         try:
-            producer.produce(topic, value, key, on_delivery=delivered, **stamped)
+            producer.produce(topic, value, key, on_delivery=delivered, timestamp=stamp)
             return
         except BufferError:
             calling_back(lambda: producer.poll(_WAIT_S))

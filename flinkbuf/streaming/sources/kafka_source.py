@@ -273,6 +273,18 @@ def owner_of(partition: KafkaTopicPartition, parallelism: int) -> int:
     return (zlib.crc32(partition.topic.encode()) + partition.partition) % parallelism
 
 
+class _Place:
+    """Where a partition is read: one of them for each, that changes with each message."""
+
+    __slots__ = ("output", "position", "split", "stop")
+
+    def __init__(self, split: KafkaPartitionSplit) -> None:
+        self.split = split
+        self.position = split.start  # of the message that comes next
+        self.stop = split.stop
+        self.output: Any = None  # that of the split, from its first record on
+
+
 class KafkaReader(SourceReader):
     """Emits what a thread of its own takes from the client library."""
 
@@ -282,7 +294,8 @@ class KafkaReader(SourceReader):
         self._context = context
         self._messages_at_once = messages_at_once
         self._options = options
-        self._splits: dict[KafkaTopicPartition, KafkaPartitionSplit] = {}  # each begins with what comes next
+        self._deserialize: Callable[[Any], object] = options.deserialize
+        self._places: dict[tuple[str, int], _Place] = {}  # by topic and number
         self._ended: dict[KafkaTopicPartition, int] = {}  # where those of bounded sources have come to their end
         self._empty: list[str] = []  # ids of those that have nothing to read, and may not hold event time back
         self._has_no_more = False
@@ -300,7 +313,7 @@ class KafkaReader(SourceReader):
             properties = {"group.id": "flinkbuf", "auto.offset.reset": "error", **self._options.properties}
             consumer = make_consumer({**properties, "enable.partition.eof": True})
             self._fetcher = _Fetcher(consumer, self._context, self._messages_at_once)
-        self._splits.update({split.partition: split for split in splits})
+        self._places.update({_key_of(split.partition): _Place(split) for split in splits})
         partitions = [as_client(split.partition, split.start) for split in splits]
         self._fetcher.order(lambda consumer: consumer.incremental_assign(partitions))
 
@@ -325,46 +338,46 @@ class KafkaReader(SourceReader):
             output.release_output_for_split(self._empty.pop())
 
     def _status(self) -> int:
-        if not self._splits and self._has_no_more:
+        if not self._places and self._has_no_more:
             return InputStatus.END_OF_INPUT
         has_more = bool(self._messages) or (self._fetcher is not None and self._fetcher.has_messages)
         return InputStatus.MORE_AVAILABLE if has_more else InputStatus.NOTHING_AVAILABLE
 
     def _emit(self, message: Any, output: ReaderOutput) -> None:
-        partition = _partition_of(message)
-        split = self._splits.get(partition)
+        place = self._places.get(_key_in(message))
         if message.error() is not None:
-            self._hear(message, split, output)
+            self._hear(message, place, output)
             return
         offset = message.offset()
-        if split is None or offset < split.start:
+        if place is None or offset < place.position:
             return  # of a partition that has ended
-        if split.stop is None or offset < split.stop:
-            value = self._options.deserialize(message)
+        if place.stop is None or offset < place.stop:
+            value = self._deserialize(message)
             if value is not None:
                 kind, timestamp_ms = message.timestamp()
-                split_output = output.create_output_for_split(split.split_id)
-                split_output.collect(value, timestamp_ms if kind else None)
-        self._advance(split, offset + 1, output)
+                if place.output is None:
+                    place.output = output.create_output_for_split(place.split.split_id)
+                place.output.collect(value, timestamp_ms if kind else None)
+        self._advance(place, offset + 1, output)
 
-    def _hear(self, message: Any, split: KafkaPartitionSplit | None, output: ReaderOutput) -> None:
+    def _hear(self, message: Any, place: _Place | None, output: ReaderOutput) -> None:
         error = message.error()
         library = client_library()
         if error.code() != library.KafkaError._PARTITION_EOF:
             if error.retriable():
                 logger.warning("Kafka: %s", error)
                 return
-            raise self._told(message, split) from library.KafkaException(error)
-        if split is not None and split.stop is not None and message.offset() >= split.stop:
-            self._end(split, output)  # what is before the end are marks of transactions
+            raise self._told(message, place) from library.KafkaException(error)
+        if place is not None and place.stop is not None and message.offset() >= place.stop:
+            self._end(place, output)  # what is before the end are marks of transactions
 
-    def _told(self, message: Any, split: KafkaPartitionSplit | None) -> FlinkbufError:
+    def _told(self, message: Any, reached: _Place | None) -> FlinkbufError:
         """Say where an error of the brokers was, and what to do where that is known."""
         error = message.error()
         place = f"partition {message.partition()} of topic {message.topic()!r}"
         if error.code() != client_library().KafkaError._AUTO_OFFSET_RESET:
             return FlinkbufError(f"{place} of Kafka cannot be read: {error}")
-        offset = "the offset" if split is None else f"offset {split.start}"
+        offset = "the offset" if reached is None else f"offset {reached.position}"
         return FlinkbufError(
             f"{place} of Kafka cannot be read on: the brokers do not have {offset}, where the job goes on. They have "
             "dropped what was there, as the topic's retention says, or the topic was made anew. "
@@ -372,14 +385,14 @@ class KafkaReader(SourceReader):
             f"the last; what was between is lost to the job. The brokers said: {error}"
         )
 
-    def _advance(self, split: KafkaPartitionSplit, position: int, output: ReaderOutput) -> None:
-        if split.stop is not None and position >= split.stop:
-            self._end(split, output)
-        else:
-            self._splits[split.partition] = replace(split, start=position)
+    def _advance(self, place: _Place, position: int, output: ReaderOutput) -> None:
+        place.position = position
+        if place.stop is not None and position >= place.stop:
+            self._end(place, output)
 
-    def _end(self, split: KafkaPartitionSplit, output: ReaderOutput) -> None:
-        del self._splits[split.partition]
+    def _end(self, place: _Place, output: ReaderOutput) -> None:
+        split = place.split
+        del self._places[_key_of(split.partition)]
         self._ended[split.partition] = split.stop  # type: ignore[assignment]
         output.release_output_for_split(split.split_id)
         partition = as_client(split.partition)
@@ -387,18 +400,20 @@ class KafkaReader(SourceReader):
 
     def pause_or_resume_splits(self, to_pause: Sequence[str], to_resume: Sequence[str]) -> None:
         """Take no more messages of partitions that are ahead."""
-        pause = [as_client(each) for each, split in self._splits.items() if split.split_id in to_pause]
-        resume = [as_client(each) for each, split in self._splits.items() if split.split_id in to_resume]
+        splits = [place.split for place in self._places.values()]
+        pause = [as_client(split.partition) for split in splits if split.split_id in to_pause]
+        resume = [as_client(split.partition) for split in splits if split.split_id in to_resume]
         if self._fetcher is not None:
             self._fetcher.order(lambda consumer: consumer.pause(pause))
             self._fetcher.order(lambda consumer: consumer.resume(resume))
 
     def snapshot_state(self, checkpoint_id: int) -> list[KafkaPartitionSplit]:
         """Return each partition from its next message on."""
+        splits = [replace(place.split, start=place.position) for place in self._places.values()]
         if self._options.commits_offsets:
-            offsets = {**self._ended, **{each: split.start for each, split in self._splits.items()}}
+            offsets = {**self._ended, **{split.partition: split.start for split in splits}}
             self._offsets[checkpoint_id] = [as_client(each, offset) for each, offset in offsets.items()]
-        return list(self._splits.values())
+        return splits
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
         """Tell the group how far it is; for others to see, the source has its offsets in the checkpoint."""
@@ -428,32 +443,33 @@ class KafkaColumnReader(KafkaReader):
     def poll_next(self, output: ReaderOutput) -> int:
         """Emit what was taken at once."""
         self._release_empty(output)
-        taken: dict[KafkaTopicPartition, list[Message]] = {}
+        taken: dict[tuple[str, int], list[Message]] = {}
         for message in self._fetcher.take() if self._fetcher is not None else ():
-            partition = _partition_of(message)
+            key = _key_in(message)
             if message.error() is None:
-                taken.setdefault(partition, []).append(message)
+                taken.setdefault(key, []).append(message)
             else:  # such as that the partition has no more: behind the messages that came before
-                self._emit_batch(partition, taken.pop(partition, []), output)
-                self._hear(message, self._splits.get(partition), output)
-        for partition, messages in taken.items():
-            self._emit_batch(partition, messages, output)
+                self._emit_batch(key, taken.pop(key, []), output)
+                self._hear(message, self._places.get(key), output)
+        for key, messages in taken.items():
+            self._emit_batch(key, messages, output)
         return self._status()
 
-    def _emit_batch(self, partition: KafkaTopicPartition, messages: list[Any], output: ReaderOutput) -> None:
-        split = self._splits.get(partition)
-        if split is None:
+    def _emit_batch(self, key: tuple[str, int], messages: list[Any], output: ReaderOutput) -> None:
+        place = self._places.get(key)
+        if place is None:
             return  # it has ended
-        messages = [message for message in messages if message.offset() >= split.start]
+        messages = [message for message in messages if message.offset() >= place.position]
         if not messages:
             return
-        is_before = [split.stop is None or message.offset() < split.stop for message in messages]
+        stop = place.stop
+        is_before = [stop is None or message.offset() < stop for message in messages]
         wanted = [message for message, is_wanted in zip(messages, is_before, strict=True) if is_wanted]
         element = self._element_of([message for message in wanted if message.value() is not None])
         if len(element):
-            split_output = output.create_output_for_split(split.split_id)
+            split_output = output.create_output_for_split(place.split.split_id)
             split_output.collect(element, None if element.timestamps is None else element.latest)
-        self._advance(split, messages[-1].offset() + 1, output)
+        self._advance(place, messages[-1].offset() + 1, output)
 
     def _element_of(self, messages: list[Any]) -> ColumnBatch:
         import numpy as np
@@ -465,8 +481,12 @@ class KafkaColumnReader(KafkaReader):
         return ColumnBatch(batch, None if has_none else np.array(times, np.int64))
 
 
-def _partition_of(message: Any) -> KafkaTopicPartition:
-    return KafkaTopicPartition(message.topic(), message.partition())
+def _key_of(partition: KafkaTopicPartition) -> tuple[str, int]:
+    return partition.topic, partition.partition
+
+
+def _key_in(message: Any) -> tuple[str, int]:
+    return message.topic(), message.partition()
 
 
 def _commit(consumer: Consumer, offsets: list[TopicPartition], checkpoint_id: int) -> None:
