@@ -28,6 +28,7 @@ from support.waiting import wait_until
 pytestmark = pytest.mark.hosts
 
 ENDED_S = 60
+S3_PORT = 9100
 SLOW_S = 6  # so long an exchange takes that is to be disturbed
 
 
@@ -210,3 +211,72 @@ def test_a_driver_that_dies_is_taken_over_on_another_host(cluster, driver):
     assert said["result"]["restored"] >= 2
     check_output(shared)
     second.stop()
+
+
+# ---- checkpoints on an S3 server of another host
+
+
+@pytest.fixture(scope="module")
+def s3(cluster):
+    """moto's server on a host of its own, and the options of a job that has its checkpoints there."""
+    pytest.importorskip("moto.server", reason="an S3 server is needed: pip install 'moto[s3]' flask flask-cors")
+    host = cluster.hosts["outside"]
+    server = host.start(sys.executable, "-m", "moto.server", "-H", "0.0.0.0", "-p", S3_PORT)
+    make = f"""
+import time, urllib.request
+for _ in range(300):
+    try:
+        urllib.request.urlopen(urllib.request.Request("http://outside:{S3_PORT}/checkpoints", method="PUT"), timeout=5)
+        break
+    except OSError:
+        time.sleep(0.1)
+else:
+    raise SystemExit("the S3 server does not come up")
+"""
+    host.run(sys.executable, "-c", make)
+    cluster.resting["outside"] = cluster._own_processes(host)
+    yield lambda name: {
+        "execution.checkpointing.dir": f"s3://checkpoints/{name}?endpoint_override=outside:{S3_PORT}&scheme=http&"
+        "region=us-east-1",
+        "execution.checkpointing.data-inline-threshold": "0 b",
+    }
+    server.kill()
+    cluster.resting["outside"] = cluster._own_processes(host)
+
+
+def wait_for_objects(cluster, name, at_least):
+    """Wait until so many checkpoints were completed in the bucket."""
+    script = f"""
+import re, urllib.request
+text = urllib.request.urlopen("http://outside:{S3_PORT}/checkpoints?list-type=2&prefix={name}/", timeout=10).read()
+print(max(map(int, re.findall(r"chk-(\\d+)/_metadata", text.decode())), default=0))
+"""
+    outside = cluster.hosts["outside"]
+    assert wait_until(lambda: int(outside.run(sys.executable, "-c", script)) >= at_least, 60, 0.2)
+
+
+S3_DISTURBANCES = {
+    "a slow line that loses": {"one": "outside", "delay_s": 0.005, "loss": 0.02},
+    "50 ms and 10 Mbit/s": {"one": "outside", "delay_s": 0.05, "bytes_a_second": 1.25e6},
+    "one worker is cut off from it": {"one": "outside", "other": "worker3", "is_cut": True, "seconds": 8},
+    "the driver is cut off from it": {"one": "outside", "other": "driver", "is_cut": True, "seconds": 8},
+    "it hears all and is not heard": {"one": "outside", "both": False, "is_cut": True, "seconds": 8},
+}
+
+
+@pytest.mark.parametrize("disturbance", S3_DISTURBANCES)
+def test_a_job_with_checkpoints_on_s3_is_exact_behind_every_disturbance(cluster, driver, s3, disturbance):
+    changes = dict(S3_DISTURBANCES[disturbance])
+    seconds = changes.pop("seconds", 0)
+    name = re.sub(r"\W+", "-", disturbance)
+    driver.ask("job", options=s3(name))
+    wait_for_objects(cluster, name, 1)
+    cluster.hosts.set(**changes)
+    time.sleep(seconds)
+    if seconds:
+        cluster.hosts.mend()
+    time.sleep(2)
+    (cluster.hosts.shared / "go-on").touch()
+    said = driver.answer(ENDED_S)
+    assert "error" not in said, said["error"]
+    check_output(cluster.hosts.shared)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from support.hosts.hosts import SHARED, hosts_or_skip
 from support.programs.spark_driver import PACKAGE_HOME
+from support.servers.s3_server import CREDENTIALS
 from support.waiting import wait_until
 
 from flinkbuf.spark.java import find_java
@@ -65,6 +66,7 @@ class SparkHosts:
             "SPARK_LOCAL_DIRS": str(host.temporary),
             "PYSPARK_PYTHON": sys.executable,
             "PYTHONPATH": os.pathsep.join(map(str, (PACKAGE_HOME, PROGRAM.parent))),
+            **CREDENTIALS,
         }
 
     def start_driver(self, *, host="driver", **spark):
@@ -84,6 +86,7 @@ class SparkHosts:
             "spark.driver.extraJavaOptions": " ".join(java_options(place)),
             "spark.executorEnv.PYTHONPATH": os.pathsep.join(map(str, (PACKAGE_HOME, PROGRAM.parent))),
             "spark.pyspark.python": sys.executable,
+            **{f"spark.executorEnv.{name}": value for name, value in CREDENTIALS.items()},
             "spark.network.timeout": f"{PATIENT_S}s",
             "spark.network.timeoutInterval": "1s",
             "spark.executor.heartbeatInterval": "1s",
@@ -172,7 +175,7 @@ def _is_flinkbuf(sides):
 
 
 def files_of(host):
-    """Return its temporary files but for what Spark keeps there of each application: logs, and the folder of blocks."""
+    """Return its temporary files but for what Spark keeps there of each application: logs, archives, and blocks."""
     return {name for name in host.files() if not name.startswith("work/")}
 
 
