@@ -35,7 +35,7 @@ help:
 	@echo 'make test          the tests: Python, doctests, Spark, and the C tests under sanitizers'
 	@echo 'make test-long     the tests that take long: executors that die, clusters of Spark, campaigns in their short form'
 	@echo 'make test-hosts    several hosts made of this machine, by root: a cluster of Spark on them, slow, lossy and cut networks;'
-	@echo '                   and real brokers of Kafka, which Maven fetches (0.05 GB)'
+	@echo '                   Spark on YARN, and real brokers of Kafka and an HDFS, which Maven fetches (0.2 GB)'
 	@echo 'make test-kafka-kills  KILLS=1000 tasks, drivers and brokers of jobs that read and write Kafka are killed'
 	@echo 'make test-simulation  whole jobs under virtual time, from SIMULATION_RUNS=2000 seeds; make replay SEED=7 tells one (OF=checkpoints, OF=batch)'
 	@echo 'make test-matrix  generated programs in all ways against their models, for HOURS=1 (TARGETS=embedded,local,spark)'

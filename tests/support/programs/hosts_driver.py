@@ -31,8 +31,9 @@ class Driver:
         self.sc = self.session.sparkContext
         self.config = fb.NetworkConfig(data_port=settings["data_ports"], dead_peer_timeout_ms=3000)
 
-    def wait_for_workers(self, count=3):
+    def wait_for_workers(self):
         """Without it the first worker that is there may run all tasks."""
+        count = int(self.settings["spark"].get("spark.executor.instances", 3))
         deadline = time.monotonic() + 60
         while self.sc._jsc.sc().getExecutorMemoryStatus().size() <= count:
             assert time.monotonic() < deadline, "the executors do not come"
