@@ -27,7 +27,7 @@ APT = sh -c 'if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 	echo "installing $$*"; apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$$@" >/dev/null; \
 	else echo "missing on this machine; install it and run make again. On Debian or Ubuntu: sudo apt-get install $$*" >&2; exit 1; fi' apt
 
-.PHONY: help demo test test-python test-long test-c test-large test-hosts test-kafka-kills test-simulation test-matrix test-chaos soak test-kills replay test-stress test-interop test-pyflink bench bench-pyflink nexmark build wheel wheels docs lint clean java postgres chromium
+.PHONY: help demo test test-python test-long test-c test-large test-hosts test-kafka-kills test-simulation test-matrix test-chaos soak test-kills replay test-stress test-interop test-pyflink bench bench-pyflink nexmark build wheel wheels docs lint clean java postgres redis chromium
 .DELETE_ON_ERROR:
 
 help:
@@ -69,7 +69,7 @@ test: $(VENV)/.test
 
 # Most tests wait most of the time, for Spark, processes and sockets: four shares run at once. The one of all that no
 # other has is shown as it goes, the others behind it.
-test-python: $(VENV)/.test java postgres chromium
+test-python: $(VENV)/.test java postgres redis chromium
 	@mkdir -p build
 	@share() { $(BIN)/python -m pytest $(SHORT) "$$@"; }; \
 	share $(SHARE1) >build/test-share1.log 2>&1 & first=$$!; \
@@ -304,3 +304,7 @@ chromium:
 postgres:
 	@ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || command -v initdb >/dev/null || \
 		RUNLEVEL=1 $(APT) postgresql >/dev/null 2>&1 || true
+
+# The same for the tests of Redis.
+redis:
+	@command -v redis-server >/dev/null || RUNLEVEL=1 $(APT) redis-server >/dev/null 2>&1 || true

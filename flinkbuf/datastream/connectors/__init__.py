@@ -24,6 +24,7 @@ _NAMES = {
     "number_seq": "NumberSequenceSource",
     "jdbc": "JdbcConnectionOptions JdbcExecutionOptions JdbcSink",
     "pulsar": "PulsarSource PulsarSourceBuilder StartCursor StopCursor",
+    "redis": "RedisSink",
     "rabbitmq": "RMQConnectionConfig RMQSink RMQSource",
 }
 _MODULE_OF = {name: f"{__name__}.{module}" for module, names in _NAMES.items() for name in names.split()}

@@ -37,3 +37,4 @@ from flinkbuf.datastream.connectors.pulsar import StopCursor as StopCursor
 from flinkbuf.datastream.connectors.rabbitmq import RMQConnectionConfig as RMQConnectionConfig
 from flinkbuf.datastream.connectors.rabbitmq import RMQSink as RMQSink
 from flinkbuf.datastream.connectors.rabbitmq import RMQSource as RMQSource
+from flinkbuf.datastream.connectors.redis import RedisSink as RedisSink

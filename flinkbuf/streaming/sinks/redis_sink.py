@@ -1,0 +1,156 @@
+"""Commands to a Redis server, in pipelines: each comes at least once, so that it should be harmless to repeat it.
+
+Flink: RedisSink of the community's connectors; its writers flush at checkpoints as JdbcSink's do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from flinkbuf._core.value.own_value import copied_if_it_can
+from flinkbuf.errors import FlinkbufError
+from flinkbuf.streaming.sinks.sink import Sink, SinkContext, SinkWriter, WriterContext
+
+if TYPE_CHECKING:
+    from flinkbuf.streaming.time.processing_time import TimerHandle
+
+DEFAULT_BATCH_SIZE = 1_000  # commands
+_TRIES = 5  # of a batch whose connection breaks
+_FIRST_WAIT_S = 0.1
+_LONGEST_WAIT_S = 2.0
+
+
+class RedisCommandError(FlinkbufError, RuntimeError):
+    """The server refuses a command; to begin again does not help."""
+
+    can_restart = False
+
+
+@dataclass(frozen=True)
+class RedisOptions:
+    """What a sink of Redis was built with.
+
+    Attributes
+    ----------
+    url : str
+        As redis-py takes it.
+    commands : callable
+        Makes of a record a command, a tuple that begins with its name, or a list of some.
+    """
+
+    url: str = field(repr=False)
+    commands: Callable[[Any], object] | None = None
+    batch_size: int = DEFAULT_BATCH_SIZE
+    batch_interval_ms: int = 0  # 0: none
+
+
+def redis_module() -> ModuleType:
+    """Return redis, which is an extra."""
+    try:
+        import redis
+    except ImportError as error:
+        raise ImportError("RedisSink needs redis: pip install 'flinkbuf[redis]'") from error
+    return redis
+
+
+class RedisCommandSink(Sink):
+    """Sends commands; `flinkbuf.datastream.connectors.redis.RedisSink` is its face."""
+
+    def __init__(self, options: RedisOptions) -> None:
+        self.options = options
+
+    def create_writer(self, context: WriterContext) -> SinkWriter:
+        """Connect, and send the commands of one subtask."""
+        return RedisWriter(self.options, context)
+
+
+def commands_of(made: object) -> list[tuple[object, ...]]:
+    """Return the commands that a function has made of a record.
+
+    Raises
+    ------
+    TypeError
+        If they are none.
+
+    Examples
+    --------
+    >>> commands_of(("SET", "a", 1)), commands_of([("DEL", "a"), ("SET", "b", 2)]), commands_of(None)
+    ([('SET', 'a', 1)], [('DEL', 'a'), ('SET', 'b', 2)], [])
+    """
+    if made is None:
+        return []
+    found = [made] if isinstance(made, tuple) else made
+    if not isinstance(found, list) or not all(isinstance(each, tuple) and each for each in found):
+        raise TypeError(
+            "what set_commands() was given makes a command of a record, such as ('SET', key, value), a list of some, "
+            f"or None; got {type(made).__name__} {made!r:.80}"
+        )
+    for each in found:
+        if not isinstance(each[0], str):
+            raise TypeError(f"a command begins with its name, such as 'SET'; got {each!r:.80}")
+        wrong = next((value for value in each if not isinstance(value, (bytes, str, int, float, bytearray))), None)
+        if wrong is not None or any(value is None or isinstance(value, bool) for value in each):
+            raise TypeError(f"Redis takes str, bytes, int and float as arguments of a command, got {each!r:.80}")
+    return found
+
+
+class RedisWriter(SinkWriter):
+    """Sends commands in batches: when there are enough, after a time, and before each checkpoint."""
+
+    def __init__(self, options: RedisOptions, context: WriterContext) -> None:
+        redis = redis_module()
+        from redis.backoff import ExponentialBackoff
+        from redis.retry import Retry
+
+        assert options.commands is not None, "the builder has asked for it"
+        self._commands = options.commands
+        self._options = options
+        self._time = context.processing_time
+        self._timer: TimerHandle | None = None
+        self._batch: list[tuple[object, ...]] = []
+        retry = Retry(ExponentialBackoff(cap=_LONGEST_WAIT_S, base=_FIRST_WAIT_S), _TRIES)
+        broken = [redis.exceptions.ConnectionError, redis.exceptions.TimeoutError]
+        self._client = redis.Redis.from_url(options.url, retry=retry, retry_on_error=broken, client_name="flinkbuf")
+        try:
+            self._client.ping()  # what is wrong with the address is said now
+        except BaseException:
+            self._client.close()
+            raise
+
+    def write(self, element: object, context: SinkContext) -> None:
+        """Add the commands of a record to the batch."""
+        made = commands_of(self._commands(element))
+        if not made:
+            return
+        is_first = not self._batch
+        self._batch += [copied_if_it_can(each) for each in made]
+        if len(self._batch) >= self._options.batch_size:
+            self.flush(False)
+        elif is_first and self._options.batch_interval_ms:
+            due_ms = self._time.now_ms() + self._options.batch_interval_ms
+            self._timer = self._time.register_timer(due_ms, lambda timestamp_ms: self.flush(False))
+
+    def flush(self, end_of_input: bool) -> None:
+        """Send the batch and wait for its answers."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if not self._batch:
+            return
+        pipeline = self._client.pipeline(transaction=False)
+        for each in self._batch:
+            pipeline.execute_command(*each)
+        try:
+            pipeline.execute()
+        except redis_module().exceptions.ResponseError as error:
+            raise RedisCommandError(f"Redis refuses a command: {error}") from error
+        self._batch = []
+
+    def close(self) -> None:
+        """Close the connection; what was not flushed comes again."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._client.close()
