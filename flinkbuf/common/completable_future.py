@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from concurrent.futures import Future
-from typing import Generic, TypeVar
+import contextlib
+from concurrent.futures import CancelledError, Future, TimeoutError
+from typing import Final, Generic, TypeVar
 
 T = TypeVar("T")
+WAIT_SLICE_S: Final = 0.1  # how long a waiting program is deaf to a signal that another thread was given
 
 
 class CompletableFuture(Generic[T]):
@@ -41,6 +43,9 @@ class CompletableFuture(Generic[T]):
 
     def result(self) -> T:
         """Wait for it; raises what it failed with."""
+        while not self._future.done():
+            with contextlib.suppress(TimeoutError, CancelledError):
+                self._future.exception(WAIT_SLICE_S)
         return self._future.result()
 
     def exception(self) -> BaseException | None:
