@@ -2033,9 +2033,10 @@ class KeyedStream(_NoOperator[T], Generic[K, T]):
         types = [self._key_type, Types.LONG(), value_type]
         type_info = None if None in types else Types.TUPLE(types)
         origin = self._origin_stream._transformation
-        combined = self._origin_stream._transform("Combine", type_info, MadeBy(None, factory))
-        if isinstance(origin, OperatorTransformation) and origin.parallelism is not None:
-            combined._transformation.parallelism = origin.parallelism  # or records would go another way before
+        combined = self._origin_stream._transform("Combine", type_info, MadeBy(None, factory), needs_uid=False)
+        if isinstance(origin, OperatorTransformation):  # or records would go another way before
+            combined._transformation.parallelism = origin.parallelism
+            combined._transformation.is_parallelism_configured = origin.is_parallelism_configured
         return KeyedStream(combined, COMBINED_KEY, self._key_type)
 
 

@@ -307,7 +307,8 @@ def _check_uids(graph: StreamGraph) -> None:
     for node in graph.nodes:
         uid = node.transformation.uid
         if uid is None:
-            if graph.settings.needs_uids and node.transformation.uid_hash is None:
+            is_wanted = graph.settings.needs_uids and node.transformation.needs_uid
+            if is_wanted and node.transformation.uid_hash is None:
                 raise ValueError(
                     f"operator {node.name!r} has no uid, and generated ones are disabled: call uid(...) on it"
                 )

@@ -88,6 +88,7 @@ class OperatorTransformation(Transformation):
     key_type: TypeInformation | None = None  # None: not declared
     chaining_strategy: ChainingStrategy = ChainingStrategy.ALWAYS
     max_allowed_parallelism: int | None = None  # 1: cannot be parallel
+    needs_uid: bool = True  # False: the program did not make it and cannot name it, and it has no state
     contract: str = ""  # "Data Source", "Operator" or "Data Sink" in the execution plan
 
     @property

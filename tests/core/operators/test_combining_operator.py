@@ -290,6 +290,16 @@ def test_results_of_a_job_are_the_same(parallelism, mode, key_type):
         assert len(results[1]) < len(results[0]) == len(VALUES)
 
 
+def test_a_program_that_names_all_its_operators_need_not_name_what_combines(capsys):
+    env = environment(2)
+    env.get_config().disable_auto_generated_uids()
+    pairs = env.from_collection([("a", 1), ("a", 2)]).uid("pairs").map(tuple).uid("tuples").set_parallelism(1)
+    sums = pairs.key_by(key_of).reduce(added, two_phase=True).uid("sums")
+    sums.add_sink(print).uid("shown")
+    env.explain()
+    assert "Map -> Combine  x 1" in capsys.readouterr().out
+
+
 def test_sums_by_field_are_combined_too():
     with combining(field_reduce("sum", 1), max_delay_ms=-1) as harness:
         harness.process_elements([("a", 1, "x"), ("a", 2, "y")])
