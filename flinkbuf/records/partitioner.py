@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from flinkbuf._core.record import key_group as _key_group
 from flinkbuf._core.record.channel_selector import ChannelSelector, CustomSelector, KeyField, KeyGroupSelector
 from flinkbuf._core.record.key_group import KeyHasher, check_parallelism
+from flinkbuf._core.value.plain_function import quickened
 from flinkbuf.types.types import RowDataTypeInfo, TypeInformation, as_type, object_type
 
 if TYPE_CHECKING:
@@ -360,7 +361,7 @@ def _key_field(key: Any, record_type: TypeInformation, key_type: TypeInformation
     """Resolve one part of a key against the type of the records."""
     names: tuple[str, ...] = getattr(record_type, "field_names", ())
     if callable(key):
-        return KeyField(_hasher(object_type() if key_type is None else key_type), function=key)
+        return KeyField(_hasher(object_type() if key_type is None else key_type), function=quickened(key))
     if key == WHOLE_RECORD and key not in names:
         return KeyField(_hasher(_agreed(key, record_type, key_type)))
     if not hasattr(record_type, "field_types"):

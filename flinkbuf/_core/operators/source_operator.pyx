@@ -13,6 +13,9 @@ from flinkbuf._core.operators.stream_operator cimport Output, StreamOperator
 from flinkbuf._core.operators.watermark_generator cimport WatermarkGenerator
 
 
+cdef object MIN_AS_OBJECT = INT64_MIN  # what an assigner is given for a record without a timestamp
+
+
 cdef extern from "Python.h":
     PyObject* PyIter_Next(object iterator) except? NULL
 
@@ -258,7 +261,7 @@ cdef class WatermarkingOutput(ReaderOutput):
     cdef put(self, object value, int64_t timestamp):
         cdef object seen = value
         if self.extract_timestamp is not None:
-            timestamp = self.extract_timestamp(value, timestamp)
+            timestamp = self.extract_timestamp(value, MIN_AS_OBJECT if timestamp == INT64_MIN else timestamp)
         if self.generator.looks_at_events:
             seen = own_if_it_can(value)  # what comes behind may change it
         # The record first: a generator may emit a watermark for it that would make it late.

@@ -12,7 +12,8 @@ cdef class WatermarkEmitter(WatermarkOutput):
 
 cdef class TimestampsAndWatermarksOperator(StreamOperator):
     cdef object strategy
-    cdef object extract             # extract_timestamp of the user's assigner; None: records keep what they have
+    cdef object extract_timestamp   # of the user's assigner; None: records keep what they have
+    cdef object extract             # what is called for it
     cdef WatermarkGenerator generator
     cdef bint is_users_generator
     cdef WatermarkEmitter emitter

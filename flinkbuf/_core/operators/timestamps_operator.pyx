@@ -5,6 +5,8 @@ Flink: TimestampsAndWatermarksOperator.
 
 from operator import index
 
+from flinkbuf._core.value.plain_function import quickened
+
 from cpython.long cimport PyLong_CheckExact
 from libc.stdint cimport INT64_MAX, INT64_MIN, int64_t
 
@@ -52,7 +54,8 @@ cdef class TimestampsAndWatermarksOperator(StreamOperator):
     def open(self):
         settings = self.context.settings
         assigner = self.strategy.create_timestamp_assigner()
-        self.extract = None if assigner is None else assigner.extract_timestamp
+        self.extract_timestamp = None if assigner is None else assigner.extract_timestamp
+        self.extract = None if assigner is None else quickened(assigner.extract_timestamp, 2)
         if settings.is_batch:
             self.generator = NoWatermarksGenerator()
         else:
@@ -99,7 +102,7 @@ cdef class TimestampsAndWatermarksOperator(StreamOperator):
         except (TypeError, OverflowError) as error:
             raise type(error)(
                 f"a timestamp is an int, milliseconds since 1970 in 64 bits; "
-                f"{self.extract.__qualname__} gave {type(given).__name__} {given!r}"
+                f"{self.extract_timestamp.__qualname__} gave {type(given).__name__} {given!r}"
             ) from None
 
     cpdef process_watermark(self, int64_t timestamp):

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from flinkbuf._core.value.plain_function import quickened
 from flinkbuf.streaming.chain.functions import (
     CoFlatMapFunction,
     CoMapFunction,
@@ -88,8 +89,8 @@ class FunctionFactory(OperatorFactory):
         from flinkbuf._core.operators import function_operator
 
         base, method, operator = _FUNCTIONS[self.kind]
-        selector = None if self.key_selector is None else as_selector(self.key_selector)
-        call = as_call(self.function, base, method)
+        selector = None if self.key_selector is None else quickened(as_selector(self.key_selector))
+        call = quickened(as_call(self.function, base, method))
         lifecycle = combined_lifecycle(self.function, selector)
         return getattr(function_operator, operator)(call, lifecycle, selector)
 
@@ -135,7 +136,9 @@ class CoFunctionFactory(OperatorFactory):
 
         methods, operator = _CO_FUNCTIONS[self.kind]
         functions = [getattr(self.function, method) for method in methods]
-        selectors = None if self.key_selectors is None else [as_selector(each) for each in self.key_selectors]
+        selectors = (
+            None if self.key_selectors is None else [quickened(as_selector(each)) for each in self.key_selectors]
+        )
         lifecycle = combined_lifecycle(self.function, *(selectors or ()))
         return getattr(function_operator, operator)(functions, CombinedWatermark(len(functions)), lifecycle, selectors)
 
@@ -164,7 +167,7 @@ class KeyedProcessFactory(OperatorFactory):
         """Make the operator."""
         from flinkbuf._core.operators.process_operator import KeyedProcessOperator
 
-        selector = as_selector(self.key_selector)
+        selector = quickened(as_selector(self.key_selector))
         return KeyedProcessOperator(opening(self.function, selector), selector, *_TIME_DOMAINS)
 
 
@@ -194,7 +197,7 @@ class KeyedCoProcessFactory(OperatorFactory):
         from flinkbuf._core.operators.process_operator import KeyedCoProcessOperator
         from flinkbuf.streaming.time.combined_watermark import CombinedWatermark
 
-        selector1, selector2 = (as_selector(selector) for selector in self.key_selectors)
+        selector1, selector2 = (quickened(as_selector(selector)) for selector in self.key_selectors)
         function = opening(self.function, selector1, selector2)
         return KeyedCoProcessOperator(function, CombinedWatermark(2), selector1, selector2, *_TIME_DOMAINS)
 
@@ -216,7 +219,7 @@ class IntervalJoinFactory(OperatorFactory):
         from flinkbuf.streaming.time.combined_watermark import CombinedWatermark
         from flinkbuf.types.types import Types
 
-        selector1, selector2 = (as_selector(selector) for selector in self.key_selectors)
+        selector1, selector2 = (quickened(as_selector(selector)) for selector in self.key_selectors)
         lists = [None if each is None else Types.LIST(each) for each in self.record_types]
         left, right = (
             MapStateDescriptor(name, Types.LONG(), each)
@@ -256,7 +259,7 @@ class KeyedBroadcastProcessFactory(OperatorFactory):
         from flinkbuf._core.operators.broadcast_operator import KeyedBroadcastProcessOperator
         from flinkbuf.streaming.time.combined_watermark import CombinedWatermark
 
-        selector = as_selector(self.key_selector)
+        selector = quickened(as_selector(self.key_selector))
         function = opening(self.function, selector)
         return KeyedBroadcastProcessOperator(function, CombinedWatermark(2), self.descriptors, selector, *_TIME_DOMAINS)
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from flinkbuf._core.operators.aggregate_operator import FieldReduce, ReduceOperator
 from flinkbuf._core.operators.combining_operator import CombiningOperator, Panes
+from flinkbuf._core.value.plain_function import quickened
 from flinkbuf.streaming.chain.functions import Function, Lifecycles, ReduceFunction, SelectorCall, as_call
 from flinkbuf.streaming.state.state import ReducingStateDescriptor, StateDescriptor
 
@@ -105,7 +106,7 @@ class CombiningOperatorFactory:
         members = [each for each in functions if isinstance(each, (Function, SelectorCall))]
         reduce = self.reduce_function
         return CombiningOperator(
-            self.key_selector,
+            quickened(self.key_selector),
             None if self.key_type is None else self.key_type.codec,
             functools.partial(detached_state, self.descriptor),
             reduce=None if reduce is None else as_call(reduce, ReduceFunction, "reduce"),
@@ -170,7 +171,7 @@ class ReduceOperatorFactory:
             each for each in (self.key_selector, self.reduce_function) if isinstance(each, (Function, SelectorCall))
         ]
         return ReduceOperator(
-            self.key_selector,
+            quickened(self.key_selector),
             as_call(self.reduce_function, ReduceFunction, "reduce"),
             self.descriptor,
             Lifecycles(*members) if members else None,

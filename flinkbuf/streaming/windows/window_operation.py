@@ -14,6 +14,7 @@ from flinkbuf._core.operators.aligned_window_operator import AlignedWindowOperat
 from flinkbuf._core.operators.combined_window_operator import CombinedWindowOperator
 from flinkbuf._core.operators.session_window_operator import SessionWindowOperator
 from flinkbuf._core.operators.window_operator import WindowOperator
+from flinkbuf._core.value.plain_function import quickened
 from flinkbuf.metrics import Counter, MetricGroup
 from flinkbuf.streaming.chain.aggregations import CombiningOperatorFactory, plain_reduce
 from flinkbuf.streaming.chain.functions import Function, Lifecycles, ReduceFunction, SelectorCall, as_call
@@ -307,7 +308,7 @@ class WindowOperatorFactory:
         clear = function.clear if is_process and type(function).clear is not process_kind.clear else None  # type: ignore[attr-defined]
         reduce = self.reduce_function
         return WindowOperation(
-            key_selector=self.key_selector,
+            key_selector=None if self.key_selector is None else quickened(self.key_selector),
             assigner=self.assigner,
             trigger=self._purging_trigger(),
             evictor=self.evictor,

@@ -1,0 +1,294 @@
+"""Functions that only look at their argument give in C what they give in Python, and raise what they raise."""
+
+import collections
+import sys
+import threading
+from typing import NamedTuple
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from flinkbuf._core.value.plain_function import quickened
+from flinkbuf.types.row import Row, row_class
+
+
+class Bid(NamedTuple):
+    auction: int
+    price: int
+    channel: str
+
+
+class Other(Bid):
+    """As `Bid`, but for what it says of its price."""
+
+    @property
+    def price(self):
+        return "other"
+
+
+class Item(tuple):
+    __slots__ = ()
+
+    def __getitem__(self, key):
+        return ("item", key)
+
+
+class Loud(tuple):
+    def __getattribute__(self, name):
+        return ("loud", name)
+
+
+class Plain:
+    price = 7
+
+    def __eq__(self, other):
+        return NotImplemented
+
+    __hash__ = None
+
+
+CONSTANT = 5
+
+FUNCTIONS = [
+    lambda x: x,
+    lambda x: x.price,
+    lambda x: x.channel,
+    lambda x: x.real,
+    lambda x: x[0],
+    lambda x: x[-1],
+    lambda x: x[7],
+    lambda x: x["price"],
+    lambda x: x[:2],
+    lambda x: x[1:],
+    lambda x: x[-2:],
+    lambda x: x[5:-9],
+    lambda x: x[:],
+    lambda x: (x[0], x[1]),
+    lambda x: (x, x),
+    lambda x: (x.auction, (x.price, x[2]), 1, "a"),
+    lambda x: x[0][1],
+    lambda x: x.price > 3,
+    lambda x: x.price == "a",
+    lambda x: x[0] > 2,
+    lambda x: x.price % 2 == 0,
+    lambda x: x[0] // 0,
+    lambda x: x[0] % x[1],
+    lambda x: x[0] + x[1],
+    lambda x: x[0] - 1,
+    lambda x: x[0] * 2,
+    lambda x: type(x) is Bid,
+    lambda x: type(x) is str,
+    lambda x: type(x.price) is int,
+    # What is left to Python.
+    lambda x: CONSTANT,
+    lambda x: None,
+    lambda x: type(x) is not Bid,
+    lambda x: x[0] and x[1],
+    lambda x: len(x),
+    lambda x: x.price if x else 0,
+    lambda x: x.count(1),
+    lambda x: [x[0]],
+    lambda x: x[::2],
+    lambda x: x is None,
+    lambda x: -x[0],
+    lambda x: x[0] / 2,
+]
+numbers = st.one_of(st.integers(), st.floats(), st.booleans(), st.text(max_size=3), st.none())
+values = st.one_of(
+    numbers,
+    st.tuples(),
+    st.tuples(numbers),
+    st.tuples(numbers, numbers),
+    st.tuples(numbers, numbers, st.tuples(numbers, numbers)),
+    st.tuples(st.tuples(numbers, numbers), numbers, numbers),
+    st.lists(numbers, max_size=3),
+    st.builds(Bid, numbers, numbers, numbers),
+    st.builds(Other, numbers, numbers, numbers),
+    st.builds(Row, numbers, numbers),
+    st.builds(lambda *fields: Row(auction=fields[0], price=fields[1], channel=fields[2]), numbers, numbers, numbers),
+    st.builds(lambda *fields: row_class(["price", "index", "x"])(*fields), numbers, numbers, numbers),
+    st.builds(lambda *fields: Item(fields), numbers, numbers),
+    st.builds(lambda *fields: Loud(fields), numbers, numbers),
+    st.just(Plain()),
+    st.dictionaries(st.sampled_from(["price", "channel", 0, -1]), numbers),
+    st.builds(collections.OrderedDict, st.dictionaries(st.sampled_from(["price", 0]), numbers)),
+    st.just(collections.defaultdict(int)),
+)
+
+
+def outcome(function, value):
+    try:
+        made = function(value)
+    except Exception as error:
+        return type(error), str(error)
+    return type(made), repr(made)
+
+
+@settings(max_examples=600)
+@given(number=st.integers(0, len(FUNCTIONS) - 1), given_values=st.lists(values, min_size=1, max_size=6))
+def test_results_and_errors_are_those_of_the_function(number, given_values):
+    function = FUNCTIONS[number]
+    quick = quickened(function)
+    for value in given_values * 2:
+        assert outcome(quick, value) == outcome(function, value)
+
+
+def test_what_is_done_in_c():
+    quick = [quickened(function) is not function for function in FUNCTIONS]
+    if sys.version_info[:2] == (3, 11):
+        assert quick == [index < FUNCTIONS.index(FUNCTIONS[29]) for index in range(len(FUNCTIONS))]
+
+
+def test_functions_of_other_kinds_stay_as_they_are():
+    def several(*values):
+        return values[0]
+
+    def with_default(value, other=1):
+        return value[0]
+
+    def named(value, *, other=1):
+        return value[0]
+
+    def generated(value):
+        yield value[0]
+
+    async def awaited(value):
+        return value[0]
+
+    held = 1
+    for function in (
+        several,
+        with_default,
+        named,
+        generated,
+        awaited,
+        lambda value: held,
+        lambda: 1,
+        len,
+        Bid,
+        Plain(),
+    ):
+        assert quickened(function) is function
+
+
+class Assigner:
+    def extract_timestamp(self, value, record_timestamp):
+        return value.price
+
+    def own(self, value):
+        return self
+
+    def key(self, value):
+        return value[0]
+
+
+def test_methods_are_functions_of_what_stands_behind_self():
+    assigner = Assigner()
+    extract = quickened(assigner.extract_timestamp, 2)
+    assert extract(Bid(1, 2, "a"), -5) == 2 and extract.__self__ is not assigner
+    with pytest.raises(AttributeError, match="price"):
+        extract((1, 2), 0)
+    assert quickened(assigner.key)((3, 4)) == 3
+    assert quickened(assigner.own) == assigner.own
+    assert quickened(assigner.extract_timestamp) == assigner.extract_timestamp, "which takes two"
+
+
+def test_an_error_is_the_functions_own_with_its_line():
+    def first(value):
+        return value[0]
+
+    with pytest.raises(IndexError) as raised:
+        quickened(first)(())
+    assert [entry.name for entry in raised.traceback][-1] == "first"
+
+
+def test_a_name_means_what_it_means_at_the_moment():
+    scope = {"Kind": int}
+    function = eval("lambda value: type(value) is Kind", scope)
+    quick = quickened(function)
+    assert quick is not function and quick(1) and not quick("a")
+    scope["Kind"] = str
+    assert quick("a") and not quick(1)
+    scope["type"] = lambda value: str
+    assert quick(1)
+    del scope["type"]
+    assert not quick(1)
+    del scope["Kind"]
+    with pytest.raises(NameError):
+        quick(1)
+
+
+def test_a_class_that_changes_is_looked_at_again():
+    class Changing(NamedTuple):
+        one: int
+
+    quick = quickened(lambda value: value.one)
+    assert quick(Changing(3)) == 3
+    Changing.one = property(lambda self: "changed")
+    assert quick(Changing(3)) == "changed"
+    del Changing.one
+    with pytest.raises(AttributeError):
+        quick(Changing(3))
+
+
+def test_a_function_that_is_mostly_left_to_python_is_left_to_it():
+    calls = []
+
+    class Watched:
+        @property
+        def price(self):
+            calls.append(1)
+            return 1
+
+    quick = quickened(lambda value: value.price)
+    for count in range(1, 100):
+        assert quick(Watched()) == 1 and len(calls) == count
+    assert quick(Bid(1, 2, "a")) == 2
+
+
+def test_who_watches_the_thread_sees_each_call():
+    seen = []
+    quick = quickened(lambda value: value[0])
+
+    def watch(frame, event, argument):
+        if event == "call" and frame.f_code.co_name == "<lambda>":
+            seen.append(frame.f_lineno)
+
+    def run():
+        quick((1,))
+        sys.settrace(watch)
+        quick((1,))
+        sys.settrace(None)
+        sys.setprofile(watch)
+        quick((1,))
+        sys.setprofile(None)
+        quick((1,))
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    assert len(seen) == 2
+
+
+def test_references_are_counted():
+    value, part = ("a", ["b"], "c"), ["b"]
+    value = ("a", part, "c")
+    quick = [
+        quickened(f) for f in (lambda x: x, lambda x: x[1], lambda x: x[:2], lambda x: (x[1], x[7]), lambda x: (x, x))
+    ]
+    before = sys.getrefcount(value), sys.getrefcount(part)
+    for _ in range(100):
+        for each in quick:
+            outcome(each, value)
+    assert (sys.getrefcount(value), sys.getrefcount(part)) == before
+
+
+def test_many_classes_may_come_by_turns():
+    classes = [collections.namedtuple(f"Kind{number}", [*"ab"[: 1 + number % 2], "one"]) for number in range(9)]
+    for count in (3, 9):
+        quick = quickened(lambda value: value.one)
+        for _ in range(30):
+            for kind in classes[:count]:
+                value = kind(*range(len(kind._fields)))
+                assert quick(value) == len(kind._fields) - 1
