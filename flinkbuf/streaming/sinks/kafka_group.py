@@ -1,9 +1,9 @@
 """Where transactions of Kafka leave a mark: the offset of a group of consumers, whose text says which were committed.
 
 The client library can commit an offset with a transaction, too, but waits for a coordinator that is gone for longer
-than it is told (https://github.com/confluentinc/librdkafka/issues/5456), and cannot read an offset while one that
-belongs to no transaction any more waits beside it. So it is done over the protocol, with the id and the epoch of the
-library's own producer, wherever the brokers and the properties allow.
+than it is told (https://github.com/confluentinc/librdkafka/issues/5456), and what it sends late may belong to no
+transaction any more, and stand in the way of who reads the offset. So it is done over the protocol, with the id and the
+epoch of the library's own producer, wherever the brokers and the properties allow.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.02, 0.5
 
 _OFFSET_FETCH, _FIND_COORDINATOR, _ADD_OFFSETS, _TXN_OFFSET_COMMIT, _DESCRIBE_TRANSACTIONS = 9, 10, 25, 28, 65
 _VERSIONS = {  # that are spoken here: brokers have them from Kafka 3.0 on, and Kafka 4 has them still
-    _OFFSET_FETCH: 5,
+    _OFFSET_FETCH: 7,
     _FIND_COORDINATOR: 2,
     _ADD_OFFSETS: 2,
     _TXN_OFFSET_COMMIT: 2,
@@ -78,8 +78,12 @@ def marks_of(properties: Mapping[str, object], transactional_id: str, producer: 
     access = KafkaAccess.of(properties)
     if access is not None:
         coordinators = KafkaCoordinators(access)
-        if coordinators.are_understood():
-            return CoordinatedMarks(coordinators, transactional_id)
+        try:
+            if coordinators.are_understood():
+                return CoordinatedMarks(coordinators, transactional_id)
+        except BaseException:
+            coordinators.close()
+            raise
         coordinators.close()
     return LibraryMarks(properties, transactional_id, producer)
 
@@ -97,7 +101,7 @@ class CoordinatedMarks(KafkaMarks):
         self._producer_id, self._epoch = coordinators.producer_of(transactional_id)
 
     def read(self, place: KafkaTopicPartition) -> str:
-        """Return the text that was committed last, whatever waits beside it."""
+        """Return the text that was committed last."""
         return self._coordinators.offset_text(self._name, place)
 
     def write(self, place: KafkaTopicPartition, offset: int, said: str) -> None:
@@ -158,24 +162,31 @@ class KafkaCoordinators:
         return self._ask((_TRANSACTION, transactional_id), _DESCRIBE_TRANSACTIONS, body, read, is_compact=True)
 
     def offset_text(self, group: str, place: KafkaTopicPartition) -> str:
-        """Return the text of the offset that a group has committed, not one in a transaction that is open."""
+        """Return the text of the offset that a group has committed; one in a transaction that is open is waited for.
+
+        A coordinator that has just taken the group over, or does not know yet that another one has, may answer at once
+        with what was committed before. To wait for transactions it has to agree with the other brokers first.
+        """
         what = f"the offset of group {group!r}"
 
         def read(answer: BrokerAnswer) -> str:
             _pass_throttle(answer)
-            if answer.count() == 0:
+            if answer.compact_count() == 0:
                 _refuse(answer.int16(), what)
                 _require(0)
-            answer.text()
-            _require(answer.count())
+            answer.compact_text()
+            _require(answer.compact_count())
             answer.int32()
-            offset, _, said = answer.int64(), answer.int32(), answer.text()
+            offset, _, said = answer.int64(), answer.int32(), answer.compact_text()
             _refuse(answer.int16(), what)
+            answer.skip_tags()
+            answer.skip_tags()
             _refuse(answer.int16(), what)
             return said if offset >= 0 else ""
 
-        body = text(group) + int32(1) + text(place.topic) + int32(1) + int32(place.partition)
-        return self._ask((_GROUP, group), _OFFSET_FETCH, body, read)
+        one_place = b"\x02" + compact_text(place.topic) + b"\x02" + int32(place.partition) + b"\0"
+        body = compact_text(group) + one_place + b"\x01" + b"\0"
+        return self._ask((_GROUP, group), _OFFSET_FETCH, body, read, is_compact=True)
 
     def add_group(self, owner: tuple[str, int, int], group: str) -> None:
         """Say that offsets of a group belong to the transaction of a producer: transactional id, id and epoch."""
@@ -323,10 +334,7 @@ class LibraryMarks(KafkaMarks):
 
     def __init__(self, properties: Mapping[str, object], transactional_id: str, producer: Producer) -> None:
         self._producer = producer
-        self._consumer = make_consumer(
-            # Of an offset that waits for its transaction nothing is to be known: those that came before are decided.
-            {**_shared(properties), "group.id": transactional_id, "isolation.level": "read_uncommitted"}
-        )
+        self._consumer = make_consumer({**_shared(properties), "group.id": transactional_id})
 
     def read(self, place: KafkaTopicPartition) -> str:
         """Return the text that was committed last."""
