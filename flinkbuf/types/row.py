@@ -285,7 +285,9 @@ _METHODS = {
     "asDict",
     "replace",
 }
-_RESERVED_NAMES = frozenset({"row_kind", "_asdict", "_replace", "_refusal", "_known", "_names", "_fields", *_METHODS})
+_RESERVED_NAMES = frozenset(
+    {"row_kind", "_asdict", "_replace", "_refusal", "_known", "_names", "_fields", "_attribute_names", *_METHODS}
+)
 _row_classes: dict[tuple[str, ...] | None, tuple[type[Row], ...]] = {}
 
 
