@@ -157,7 +157,7 @@ class Reader(threading.Thread):
         super().__init__(daemon=True)
         self.consumer = cluster.consumer(isolation_level="read_committed", auto_offset_reset="earliest")
         self.consumer.assign([library.TopicPartition("out", number, 0) for number in range(2)])
-        self.seen, self.total, self.faults = {}, 0, []
+        self.seen, self.offsets, self.total, self.faults = {}, {}, 0, []
         self._ends = threading.Event()
 
     def run(self):
@@ -168,7 +168,11 @@ class Reader(threading.Thread):
             key, number, count = json.loads(message.value())
             expected = self.seen.get(key, 0) + 1
             if (number, count) != (expected, expected):
-                self.faults.append(f"{key}: {number} (counted {count}) where {expected} should be")
+                place = f"offset {message.offset()} of partition {message.partition()}"
+                behind = self.offsets.get(message.partition())  # a client that went back itself reads no newer one
+                fault = f"{key}: {number} (counted {count}) where {expected} should be, at {place} behind {behind}"
+                self.faults.append(fault)
+            self.offsets[message.partition()] = message.offset()
             self.seen[key] = number
             self.total += 1
         self.consumer.close()
