@@ -178,20 +178,20 @@ def test_without_a_savepoint_in_time_the_job_is_suspended(run, tmp_path):
 
 def test_a_job_that_others_may_take_over_is_left_to_them_at_once(run, tmp_path):
     options = [f"high-availability.storageDir={tmp_path}/ha", "execution.checkpointing.interval=50 ms"]
-    first = run("local", "map", *options, "high-availability.lease-timeout=60 s")
+    first = run("local", "map", *options, "high-availability.lease-timeout=5 min")
     first.wait_for("running")
-    second = run("local", "map", *options, "high-availability.lease-timeout=60 s")
-    wait_until(lambda: "waiting to take it over" in second.text)
-    third = run("local", "map", *options, "high-availability.lease-timeout=60 s")
-    wait_until(lambda: "waiting to take it over" in third.text)
+    second = run("local", "map", *options, "high-availability.lease-timeout=5 min")
+    wait_until(lambda: "waiting to take it over" in second.text, 200)
+    third = run("local", "map", *options, "high-availability.lease-timeout=5 min")
+    wait_until(lambda: "waiting to take it over" in third.text, 200)
     os.kill(third.process.pid, signal.SIGTERM)  # while it waits, nothing is there that could be stopped
-    assert third.process.wait(FAST_S) == 143, third.text
+    assert third.process.wait(60) == 143, third.text
     ends_well(third)
     os.kill(first.process.pid, signal.SIGTERM)
-    assert first.process.wait(FAST_S) == 143, first.text
+    assert first.process.wait(60) == 143, first.text
     ends_well(first)
     (tmp_path / "go-on").touch()
-    assert second.process.wait(60) == 0, second.text
+    assert second.process.wait(200) == 0, second.text
     assert results(tmp_path) == EXPECTED
 
 
