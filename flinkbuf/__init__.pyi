@@ -27,6 +27,7 @@ from flinkbuf.spark.async_map.async_map import async_map
 from flinkbuf.spark.data_source.registration import register_data_source
 from flinkbuf.spark.exchange.exchange import exchange
 from flinkbuf.spark.frames.column_functions import from_flink, to_flink
+from flinkbuf.spark.streams.transform_with_state import transform_with_state
 from flinkbuf.types.types import Types, as_type
 from flinkbuf.types.values import Row
 
@@ -58,5 +59,6 @@ __all__ = [
     "register_data_source",
     "serialize_batch",
     "to_flink",
+    "transform_with_state",
     "write_buffers",
 ]

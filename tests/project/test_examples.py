@@ -47,3 +47,16 @@ def test_messages_of_flink_in_a_stream_of_spark(tmp_path):
     assert done.stdout.splitlines()[0] == "5,001 messages"
     assert "damaged: 1\n" in done.stdout
     assert "JFK: 1,793 flights, +9.8 min" in done.stdout
+
+
+@pytest.mark.long
+@pytest.mark.skipif(not EXAMPLES.is_dir(), reason="the examples are not part of this installation")
+@pytest.mark.spark
+def test_a_query_with_state_that_is_stopped_and_goes_on(tmp_path):
+    pytest.importorskip("google.protobuf", reason="transformWithState needs protobuf")
+    command = [sys.executable, str(EXAMPLES / "stateful_query.py")]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stderr
+    found, _, rest = done.stdout.splitlines()[-1].partition(" ")
+    assert int(found) > 20
+    assert rest == "changes in 105 flights; plain Python says the same"

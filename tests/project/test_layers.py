@@ -248,7 +248,8 @@ PACKAGE = [
     *("runtime.master/", "runtime.picture/", "runtime.driver/", "runtime"),
     *("targets/", "web/", "common/"),
     *("datastream.program/", "datastream/", "datastream.connectors/", "datastream.formats/", "testing/"),
-    *("spark/", "spark.frames/", "spark.stage/", "spark.data_source/", "spark.exchange/", "spark.async_map/", "spark"),
+    *("spark/", "spark.frames/", "spark.stage/", "spark.data_source/", "spark.exchange/", "spark.async_map/"),
+    *("spark.streams/", "spark"),
     *("events", "table", "", "demo/", "commands/", "__main__"),
 ]
 

@@ -24,6 +24,10 @@ CALLED_ELSEWHERE = {
     **dict.fromkeys(["readinto", "seekable", "writable"], "io, of a raw file"),
     "reducer_override": "pickle, of a pickler",
     "addInPlace": "PySpark, of an accumulator",
+    **dict.fromkeys(
+        ["getListState", "deleteIfExists", "listTimers", "appendValue", "appendList", "containsKey", "removeKey"],
+        "processors of users, on Spark's handle and its states",
+    ),
     "_missing_": "enum",
     "exec_module": "import, of a loader",
     "apply_to_keyed_state": "a broadcast function, on its context",

@@ -1,0 +1,1 @@
+"""State of keys inside Structured Streaming."""

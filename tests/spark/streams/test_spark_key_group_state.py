@@ -1,0 +1,244 @@
+"""The tables of a key group and its log, without Spark: against plain dicts, with any history, read at any point."""
+
+import copy
+import math
+
+import pytest
+
+pytest.importorskip("pyspark.sql").functions
+
+from hypothesis import given  # noqa: E402
+from hypothesis import strategies as st  # noqa: E402
+
+from flinkbuf.errors import CorruptDataError  # noqa: E402
+from flinkbuf.spark.streams import key_group_state as state_module  # noqa: E402
+from flinkbuf.spark.streams.key_group_state import (  # noqa: E402
+    TIMERS,
+    Head,
+    KeyGroupState,
+    log_is_long,
+    read_segment,
+    write_segment,
+)
+
+KEYS = st.sampled_from([("a",), ("b",), (None,)])
+BELOW = st.integers(0, 3)
+NUMBERS = st.integers(0, 9)
+STEPS = st.one_of(
+    st.tuples(st.just("put"), KEYS, NUMBERS),
+    st.tuples(st.just("remove"), KEYS),
+    st.tuples(st.just("put_below"), KEYS, BELOW, NUMBERS),
+    st.tuples(st.just("remove_below"), KEYS, BELOW),
+    st.tuples(st.just("clear"), KEYS),
+    st.tuples(st.just("clear_all")),
+    st.tuples(st.just("register"), KEYS, NUMBERS),
+    st.tuples(st.just("delete"), KEYS, NUMBERS),
+    st.tuples(st.just("commit")),
+)
+
+
+def new_state():
+    state = KeyGroupState()
+    state.settle()
+    tables(state)
+    return state
+
+
+def tables(state):
+    return state.table("state.flat", "value: bigint"), state.table("state.map", "map: int to bigint")
+
+
+class Model:
+    """The same in plain dicts."""
+
+    def __init__(self):
+        self.flat, self.map, self.timers = {}, {}, {}
+
+    def as_values(self):
+        return (
+            self.flat,
+            {key: list(entries.items()) for key, entries in self.map.items() if entries},
+            {key: sorted(times) for key, times in self.timers.items() if times},
+        )
+
+
+def values_of(state):
+    flat, nested = tables(state)
+    return (
+        flat.rows,
+        {key: list(entries.items()) for key, entries in nested.rows.items()},
+        {key: sorted(times) for key, times in state.tables[TIMERS].rows.items()},
+    )
+
+
+def play(step, state, model):
+    flat, nested = tables(state)
+    match step:
+        case ("put", key, number):
+            flat.put(key, (number,))
+            model.flat[key] = (number,)
+        case ("remove", key):
+            flat.remove(key)
+            model.flat.pop(key, None)
+        case ("put_below", key, below, number):
+            nested.put(key, (below,), (number,))
+            model.map.setdefault(key, {})[below,] = (number,)
+        case ("remove_below", key, below):
+            nested.remove(key, (below,))
+            model.map.get(key, {}).pop((below,), None)
+        case ("clear", key):
+            nested.clear(key)
+            model.map.pop(key, None)
+        case ("clear_all",):
+            flat.clear_all()
+            nested.clear_all()
+            model.flat, model.map = {}, {}
+        case ("register", key, at):
+            state.timers.register(key, at)
+            model.timers.setdefault(key, set()).add(at)
+        case ("delete", key, at):
+            state.timers.delete(key, at)
+            model.timers.get(key, set()).discard(at)
+
+
+@given(st.lists(STEPS, max_size=40))
+def test_whoever_reads_the_log_has_the_same_state_in_the_same_order(steps):
+    state, model, follower, log = new_state(), Model(), new_state(), []
+    for step in [*steps, ("commit",)]:
+        if step[0] != "commit":
+            play(step, state, model)
+            continue
+        assert values_of(state) == model.as_values()
+        log.append(write_segment(len(log), len(log) + 1, state.take_changes()))
+        assert state.take_changes() == {}
+        parent, token, changes = read_segment(log[-1], "it")
+        assert (parent, token) == (len(log) - 1, len(log))
+        follower.apply(changes)
+        assert values_of(follower) == model.as_values()
+    whole = new_state()
+    for piece in state.pieces():
+        whole.apply(read_segment(write_segment(0, 1, piece), "it")[2])
+    assert values_of(whole) == model.as_values()
+    whole.settle()
+    due = [(at, key) for key, times in model.timers.items() for at in times if at <= 5]
+    assert sorted(whole.timers.take_due(5), key=repr) == sorted(due, key=repr)
+
+
+@given(st.lists(STEPS, max_size=40), st.integers(1, 4))
+def test_the_whole_state_is_written_in_pieces_of_any_size(steps, size):
+    state, model = new_state(), Model()
+    for step in steps:
+        play(step, state, model)
+    before, state_module._PIECE = state_module._PIECE, size
+    try:
+        whole = new_state()
+        for piece in state.pieces():
+            whole.apply(piece)
+    finally:
+        state_module._PIECE = before
+    assert values_of(whole) == model.as_values()
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 3), st.one_of(st.tuples(st.just("put"), KEYS), st.tuples(st.just("remove"), KEYS))),
+        max_size=30,
+    )
+)
+def test_an_entry_is_over_when_its_time_to_live_is(steps):
+    state, model, now = KeyGroupState(), {}, 0
+    flat = state.table("state.flat", "expiring value: bigint")
+    nested = state.table("state.list", "expiring list: bigint")
+    for passed, (what, key) in steps:
+        now += passed
+        for table in (flat, nested):
+            table.ttl_ms, table.now_ms = 5, now
+        if what == "put":
+            flat.put(key, (now,))
+            nested.put(key, 0, (now,))
+            model[key] = now
+        else:
+            flat.remove(key)
+            nested.remove(key, 0)
+            model.pop(key, None)
+        for each in [("a",), ("b",), (None,)]:
+            alive = (model[each],) if each in model and now < model[each] + 5 else None
+            assert flat.get(each) == nested.get(each, 0) == alive
+            assert nested.entries(each) == ({} if alive is None else {0: alive})
+        for table in (flat, nested):
+            table.sweep()
+        ends = [written + 5 for written in model.values() if written + 5 > now]
+        assert flat.expiry.first_ms == nested.expiry.first_ms == min(ends, default=None)
+        assert len(flat.rows) == len(nested.rows) == len(ends)
+    other = KeyGroupState()
+    other.table("state.flat", "expiring value: bigint")
+    other.table("state.list", "expiring list: bigint")
+    for name, changes in read_segment(write_segment(0, 1, state.take_changes()), "it")[2].items():
+        other.apply({name: changes})
+    other.settle()
+    assert other.tables["state.flat"].rows == flat.rows
+    assert other.tables["state.list"].rows == nested.rows
+    assert other.tables["state.flat"].expiry.first_ms == flat.expiry.first_ms
+
+
+def test_timers_set_while_others_fire_are_not_due_before_the_next_call():
+    state = new_state()
+    for at in (3, 1, 2, 9):
+        state.timers.register(("a",), at)
+    state.timers.register((None,), 2)
+    due = state.timers.take_due(3)
+    assert [at for at, _ in due] == [1, 2, 2, 3]
+    state.timers.register(("a",), 0)
+    state.timers.register(("a",), 1)  # still there: the one that fires
+    for at, key in due:
+        state.timers.delete(key, at)
+    assert state.timers.first_ms() == 0
+    assert state.timers.take_due(3) == [(0, ("a",))]
+    state.timers.delete(("a",), 0)
+    assert state.timers.first_ms() == 9
+
+
+def test_a_timer_that_was_deleted_and_set_again_fires_once():
+    state = new_state()
+    state.timers.register(("a",), 1)
+    state.timers.delete(("a",), 1)
+    state.timers.register(("a",), 1)
+    assert state.timers.take_due(1) == [(1, ("a",))]
+
+
+def test_other_bytes_than_a_segment_are_refused():
+    data = write_segment(1, 2, {})
+    assert read_segment(data, "it") == (1, 2, {})
+    with pytest.raises(CorruptDataError, match="it is no segment"):
+        read_segment(b"x" + data, "it")
+    for place in range(5, len(data)):
+        broken = bytearray(data)
+        broken[place] ^= 1
+        with pytest.raises(CorruptDataError, match="checksum"):
+            read_segment(bytes(broken), "it")
+
+
+def test_a_state_of_another_type_is_refused():
+    state = new_state()
+    with pytest.raises(TypeError, match="the state 'flat' as value: bigint, and the program asks for list: bigint"):
+        state.table("state.flat", "list: bigint")
+
+
+def test_the_log_is_as_long_as_what_it_began_with():
+    head = Head(1, 0, 3, 5, whole_bytes=100_000, later_bytes=60_000, watermark=0, timer=-1)
+    assert not log_is_long(head, 40_000)
+    assert log_is_long(head, 40_001)
+    assert not log_is_long(head._replace(whole_bytes=0, later_bytes=0), 1000)
+
+
+def test_nan_is_a_key():
+    from pyspark.sql.types import StructType
+
+    from flinkbuf.spark.streams.values import as_lookup, from_lookup
+
+    schema = StructType().add("d", "double").add("s", "string")
+    assert as_lookup((float("nan"), "NaN")) == as_lookup((math.nan, "NaN"))
+    assert math.copysign(1, as_lookup((-0.0, None))[0]) == 1
+    value, text = from_lookup(as_lookup((float("nan"), "NaN")), schema)
+    assert math.isnan(value) and text == "NaN"
+    assert copy.copy(from_lookup(as_lookup((1.5, None)), schema)) == (1.5, None)
