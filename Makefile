@@ -27,7 +27,7 @@ APT = sh -c 'if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 	echo "installing $$*"; apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$$@" >/dev/null; \
 	else echo "missing on this machine; install it and run make again. On Debian or Ubuntu: sudo apt-get install $$*" >&2; exit 1; fi' apt
 
-.PHONY: help demo test test-python test-long test-c test-large test-hosts test-kafka-kills test-simulation test-matrix test-chaos soak test-kills replay test-stress test-interop test-pyflink bench bench-pyflink nexmark build wheel wheels docs lint clean java postgres redis chromium
+.PHONY: help demo test test-python test-long test-c test-large test-hosts test-kafka-kills test-simulation test-matrix test-chaos soak test-managers test-kills replay test-stress test-interop test-pyflink bench bench-pyflink nexmark build wheel wheels docs lint clean java postgres redis chromium
 .DELETE_ON_ERROR:
 
 help:
@@ -43,6 +43,7 @@ help:
 	@echo 'make test-large    10 GB through each way of batches in little memory, columns filled to 2^31 bytes, a batch of 10 M rows (8 GB of memory)'
 	@echo 'make soak          one job for HOURS=1: killed, rescaled, links cut and slowed; output compared, what it uses drawn in SOAK=build/soak'
 	@echo 'make test-chaos    a real job whose processes are killed 100 times, and 20 times on Spark; its output stays the same'
+	@echo 'make test-managers MANAGERS="20 50 100" task managers of one job on this machine: what its program has to do for them'
 	@echo 'make test-kills    KILLS=20 executors are killed under each way to exchange data; no record is lost or doubled'
 	@echo 'make test-stress   threads of the core held up at their worst moments, STRESS_SECONDS=600 under each sanitizer (gcc)'
 	@echo 'make test-interop  flinkbuf against network classes and REST API of Apache Flink $(FLINK), which it fetches (0.3 GB)'
@@ -126,6 +127,11 @@ soak: $(VENV)/.test
 
 test-chaos: $(VENV)/.test
 	CHAOS_KILLS=$(CHAOS_KILLS) CHAOS_SPARK_KILLS=$(CHAOS_SPARK_KILLS) $(BIN)/python -m pytest tests/chaos -q -s
+
+MANAGERS ?= 20 50 100
+
+test-managers: $(VENV)/.test
+	MANAGERS="$(MANAGERS)" $(BIN)/python -m pytest tests/chaos/test_many_managers.py -q -s
 
 KILLS ?= 20
 
