@@ -30,7 +30,7 @@ cdef bint is_library(str filename, str function, tuple libraries):
     return filename.startswith(libraries) and "-packages" not in filename
 
 
-def innermost_frame(unsigned long thread, tuple own, tuple libraries):
+def innermost_frame(unsigned long thread, tuple own, tuple libraries, tuple connectors=()):
     """Return the innermost frame of a thread that is neither flinkbuf's nor of a library that flinkbuf has called.
 
     Parameters
@@ -39,21 +39,26 @@ def innermost_frame(unsigned long thread, tuple own, tuple libraries):
         Its identifier.
     own, libraries : tuple of str
         How the names of flinkbuf's files begin, and those of Python's own library.
+    connectors : tuple of str, optional
+        Of flinkbuf's files, those that call installed packages for themselves: others call what the program has there.
 
     Returns
     -------
     frame or None
         None: what runs is flinkbuf's, or there is no such thread.
     """
+    found = None
     frame = sys._current_frames().get(thread)
     while frame is not None:
         code = frame.f_code
         if code.co_filename.startswith(own):
-            return None
+            return None if code.co_filename.startswith(connectors) else found
         if not is_library(code.co_filename, code.co_name, libraries):
-            return frame
+            found = found or frame
+            if "-packages" not in code.co_filename:
+                return found
         frame = frame.f_back
-    return None
+    return found
 
 
 cdef bint is_called_by_nobody(object frame):
@@ -77,7 +82,7 @@ cdef bint is_taking_lock(object frame):
     return False
 
 
-def raise_in_function(unsigned long thread, error_class not None, tuple own, tuple libraries):
+def raise_in_function(unsigned long thread, error_class not None, tuple own, tuple libraries, tuple connectors=()):
     """Have an exception raised in a thread at its next instruction, if it is in a function that is not flinkbuf's.
 
     One that the interpreter calls by itself, for an object that goes or at a collection of garbage, is left alone: the
@@ -90,7 +95,7 @@ def raise_in_function(unsigned long thread, error_class not None, tuple own, tup
     bool
         Whether it will be.
     """
-    frame = innermost_frame(thread, own, libraries)
+    frame = innermost_frame(thread, own, libraries, connectors)
     if frame is None or is_called_by_nobody(frame) or is_taking_lock(sys._current_frames().get(thread)):
         return False
     return PyThreadState_SetAsyncExc(thread, <PyObject*>error_class) == 1

@@ -1,7 +1,8 @@
 """CancelTaskError in another thread: where it may be raised, and what must not be left of it there.
 
 It is raised in functions of the program only. A caller of such a function expects that it raises, so nothing of
-flinkbuf's own is left half done; a thread that is in flinkbuf's own code comes out by itself.
+flinkbuf's own is left half done; a thread that is in flinkbuf's own code, or in the client of a system that a connector
+has called, comes out by itself.
 """
 
 from __future__ import annotations
@@ -16,7 +17,21 @@ from pathlib import Path
 from flinkbuf._core.task.thread_frames import innermost_frame, raise_in_function
 from flinkbuf.errors import CancelTaskError
 
-_OWN = (str(Path(__file__).parents[2]) + os.sep,)
+_ROOT = Path(__file__).parents[2]
+_OWN = (str(_ROOT) + os.sep,)
+# A client of a catalog or a broker that is interrupted half-way, in its set-up for example, may stay broken for ever.
+_CONNECTORS = tuple(
+    str(_ROOT / room) + os.sep
+    for room in (
+        "checkpoints",
+        "datastream/connectors",
+        "datastream/formats",
+        "streaming/checkpoint",
+        "streaming/lakes",
+        "streaming/sinks",
+        "streaming/sources",
+    )
+)
 _LIBRARIES = (*(sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib")), "<frozen ")
 
 
@@ -30,7 +45,7 @@ def interrupt_function(thread: int) -> bool:
     bool
         Whether it is in a function of the program.
     """
-    return raise_in_function(thread, CancelTaskError, _OWN, _LIBRARIES)
+    return raise_in_function(thread, CancelTaskError, _OWN, _LIBRARIES, _CONNECTORS)
 
 
 def function_of(thread: int) -> str | None:
@@ -41,7 +56,7 @@ def function_of(thread: int) -> str | None:
     >>> print(function_of(threading.get_ident() + 1))
     None
     """
-    frame = innermost_frame(thread, _OWN, _LIBRARIES)
+    frame = innermost_frame(thread, _OWN, _LIBRARIES, _CONNECTORS)
     if frame is None:
         return None
     return f"{frame.f_code.co_name} ({frame.f_code.co_filename}:{frame.f_lineno})"

@@ -63,6 +63,38 @@ def test_what_flinkbuf_calls_of_a_library_is_no_function_of_the_program():
         items.put(1)
 
 
+def function_in(filename, text):
+    functions = {}
+    exec(compile(text, filename, "exec"), functions)
+    return functions["it"]
+
+
+def test_an_installed_package_that_a_connector_has_called_is_no_function_of_the_program():
+    """One that an operator calls is, as programs are installed, too; so is one that the program has called."""
+    connectors = (OWN[0] + "streaming/sinks/",)
+    packaged = function_in(
+        "/lib/site-packages/client.py", "def it(reached, is_over):\n reached.set()\n while not is_over(): pass"
+    )
+    calls = "def it(called, *arguments): called(*arguments)"
+    connector = function_in(connectors[0] + "a_sink.py", calls)
+    operator = function_in(OWN[0] + "streaming/chain/an_operator.py", calls)
+    program = function_in("/home/me/program.py", calls)
+    for callers, name in (
+        ([connector], None),
+        ([operator], "it"),
+        ([connector, program], "it"),
+        ([operator, program], "it"),
+    ):
+        reached, over = threading.Event(), threading.Event()
+        first, *rest = [*callers, packaged]
+        with thread_of(lambda: first(*rest, reached, over.is_set)) as thread:  # noqa: B023 - it has ended before the next
+            assert reached.wait(10)
+            frame = innermost_frame(thread, OWN, LIBRARIES, connectors)
+            over.set()
+        assert (frame and frame.f_code.co_name) == name
+        assert frame is None or frame.f_code.co_filename == "/lib/site-packages/client.py"
+
+
 def test_an_exception_is_raised_where_the_function_is():
     reached, seen = threading.Event(), []
 
