@@ -190,6 +190,9 @@ def _sources_without_modules(folders: list[str]) -> Iterator[str]:
                 yield source.stem
 
 
+_MODULES = {"protobuf": "google.protobuf"}  # packages that are imported by another name
+
+
 def packages(_: Surroundings) -> Iterator[Finding]:
     """Check the versions of what flinkbuf uses, and that each of it can be imported."""
     try:
@@ -216,7 +219,7 @@ def _package(name: str, requirement: str, extra: str | None) -> Finding:
         text = f"{version} is installed, and flinkbuf needs {requirement.strip()}"
         return Finding(name, FAULT, text, f"pip install '{requirement.strip()}'")
     try:
-        importlib.import_module(name)
+        importlib.import_module(_MODULES.get(name, name))
     except Exception as error:
         text = f"{version} cannot be imported: {type(error).__name__}: {error}"
         return Finding(name, FAULT, text, f"install {name} anew beside numpy and Python as they are")
