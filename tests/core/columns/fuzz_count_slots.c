@@ -16,12 +16,11 @@ static struct {
 static uint32_t model_count;
 
 static void add(struct fb_count_slots* table, const uint8_t* data) {
-  uint32_t keys[BATCH], slots[BATCH];
+  uint32_t keys[BATCH] = {0}, slots[BATCH], key_count = data[0] & 64 ? KEYS + 1 : KEYS, step = data[0] & 128 ? 1 : 0;
   int64_t full_keys[BATCH], full_slots[BATCH], full_rows[BATCH], full_count = 0, wanted = 0, rows = data[2] % BATCH;
   struct fb_count_windows full = {full_keys, full_slots, full_rows};
 
-  for (int64_t i = 0; i < rows; i++)
-    keys[i] = (data[1] + (data[0] & 128 ? (uint32_t)i : 0)) % (KEYS + (data[0] & 64 ? 1 : 0));
+  for (int64_t i = 0; i < rows; i++) keys[i] = (data[1] + step * (uint32_t)i) % key_count;
   for (int64_t i = 0; i < rows; i++)
     if (keys[i] == KEYS) {
       CHECK(fb_count_slots_add(table, keys, rows, KEYS, slots, &full, &full_count) == FB_EARGUMENT);
