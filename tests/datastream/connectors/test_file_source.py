@@ -126,8 +126,8 @@ def test_what_is_no_format_or_no_path_is_refused():
         FileSource.for_bulk_file_format(TEXT_LINES, "/data")
     with pytest.raises(ValueError, match="at least one path"):
         FileSource.for_record_stream_format(TEXT_LINES)
-    with pytest.raises(ValueError, match="only local files"):
-        lines_source("hdfs://host/data")
+    with pytest.raises(ValueError, match="on this machine or on HDFS"):
+        lines_source("s3://bucket/data")
     with pytest.raises(ValueError, match="at least 1 byte"):
         FileEnumeratorProvider(0)
 
