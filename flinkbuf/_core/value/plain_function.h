@@ -30,7 +30,8 @@ static inline int fb_plain_function_is_watched(void) {
 
 /* Whether container[key] is that of tuples, also in a class below. */
 static inline int fb_plain_function_is_tuple(PyObject* value) {
-  return PyTuple_Check(value) && Py_TYPE(value)->tp_as_mapping->mp_subscript == PyTuple_Type.tp_as_mapping->mp_subscript;
+  return PyTuple_Check(value) &&
+         Py_TYPE(value)->tp_as_mapping->mp_subscript == PyTuple_Type.tp_as_mapping->mp_subscript;
 }
 
 #endif
