@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from flinkbuf._core.record import key_group as _key_group
 from flinkbuf._core.record.channel_selector import ChannelSelector, CustomSelector, KeyField, KeyGroupSelector
 from flinkbuf._core.record.key_group import KeyHasher, check_parallelism
-from flinkbuf._core.value.plain_function import quickened
+from flinkbuf._core.record.plain_function import quickened
 from flinkbuf.types.types import RowDataTypeInfo, TypeInformation, as_type, object_type
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ Flink: TimestampsAndWatermarksOperator.
 
 from operator import index
 
-from flinkbuf._core.value.plain_function import quickened
+from flinkbuf._core.record.plain_function import quickened
 
 from cpython.long cimport PyLong_CheckExact
 from libc.stdint cimport INT64_MAX, INT64_MIN, int64_t

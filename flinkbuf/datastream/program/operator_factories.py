@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from flinkbuf._core.value.plain_function import quickened
+from flinkbuf._core.record.plain_function import quickened
 from flinkbuf.streaming.chain.functions import (
     CoFlatMapFunction,
     CoMapFunction,

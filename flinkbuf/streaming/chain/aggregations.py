@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from flinkbuf._core.operators.aggregate_operator import FieldReduce, ReduceOperator
 from flinkbuf._core.operators.combining_operator import CombiningOperator, Panes
-from flinkbuf._core.value.plain_function import quickened
+from flinkbuf._core.record.plain_function import quickened
 from flinkbuf.streaming.chain.functions import Function, Lifecycles, ReduceFunction, SelectorCall, as_call
 from flinkbuf.streaming.state.state import ReducingStateDescriptor, StateDescriptor
 

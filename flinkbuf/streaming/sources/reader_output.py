@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from flinkbuf._core.operators.source_operator import ReaderOutput, SourceTurn, WatermarkingOutput
 from flinkbuf._core.operators.stream_operator import Output
 from flinkbuf._core.operators.watermark_generator import NoWatermarksGenerator
-from flinkbuf._core.value.plain_function import quickened
+from flinkbuf._core.record.plain_function import quickened
 from flinkbuf.streaming.time.clock import Clock
 from flinkbuf.streaming.time.watermark_multiplexer import SourceWatermarks, WatermarkMultiplexer
 from flinkbuf.streaming.time.watermark_strategy import WatermarkStrategy

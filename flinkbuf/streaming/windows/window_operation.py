@@ -14,7 +14,7 @@ from flinkbuf._core.operators.aligned_window_operator import AlignedWindowOperat
 from flinkbuf._core.operators.combined_window_operator import CombinedWindowOperator
 from flinkbuf._core.operators.session_window_operator import SessionWindowOperator
 from flinkbuf._core.operators.window_operator import WindowOperator
-from flinkbuf._core.value.plain_function import quickened
+from flinkbuf._core.record.plain_function import quickened
 from flinkbuf.metrics import Counter, MetricGroup
 from flinkbuf.streaming.chain.aggregations import CombiningOperatorFactory, plain_reduce
 from flinkbuf.streaming.chain.functions import Function, Lifecycles, ReduceFunction, SelectorCall, as_call

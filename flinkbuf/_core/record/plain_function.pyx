@@ -26,7 +26,7 @@ cdef extern from "Python.h":
     PyObject* PyTuple_GetSlice(PyObject* value, Py_ssize_t start, Py_ssize_t stop)
     PyObject* PyObject_RichCompare(PyObject* one, PyObject* other, int operation)
 
-cdef extern from "_core/value/plain_function.h":
+cdef extern from "_core/record/plain_function.h":
     uint64_t fb_plain_function_dict_version(PyObject* dict_)
     unsigned int fb_plain_function_class_version(PyObject* class_)
     bint fb_plain_function_is_watched()

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flinkbuf._core.value.plain_function import quickened
+from flinkbuf._core.record.plain_function import quickened
 from flinkbuf.types.row import Row, row_class
 
 
