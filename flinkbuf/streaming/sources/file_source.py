@@ -5,7 +5,6 @@ Flink: FileSource, StaticFileSplitEnumerator, ContinuousFileSplitEnumerator, Fil
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -20,12 +19,20 @@ from flinkbuf.streaming.sources.source import (
     SourceReader,
     SplitEnumerator,
 )
-from flinkbuf.streaming.sources.split_reader import BatchReader, QueueEnumerator, SplitReader, records_behind
+from flinkbuf.streaming.sources.split_reader import (
+    BatchReader,
+    QueueEnumerator,
+    SplitReader,
+    WatchingEnumerator,
+    records_behind,
+)
 from flinkbuf.types.type_information import TypeInformation
 
 if TYPE_CHECKING:
     import pyarrow
     import pyarrow as pa
+
+    from flinkbuf.streaming.sources.source import SourceSplit
 
 
 @dataclass(frozen=True)
@@ -135,7 +142,7 @@ class FileColumnReader(BatchReader):
         return replace(split, skipped=split.skipped + row_count)
 
 
-class FileWatcher(SplitEnumerator):
+class FileWatcher(WatchingEnumerator):
     """Looks for files that were not there before, and gives their splits to readers that have nothing to do.
 
     A file is read as it is when it is found: its writer gives it a hidden name first and renames it.
@@ -148,47 +155,18 @@ class FileWatcher(SplitEnumerator):
         splits_of: Callable[[str, int], list[FileSplit]],
         interval_ms: int,
     ) -> None:
-        self._context = context
-        self._discover = discover
+        super().__init__(context, discover, interval_ms)
         self._splits_of = splits_of
-        self._interval_ms = interval_ms
         self._seen: set[str] = set()
-        self._splits: deque[FileSplit] = deque()
-        self._waiting: deque[int] = deque()  # readers that have nothing to do
 
-    def start(self) -> None:
-        """Look now, so that a path that is missing ends the job at once, and then at each interval."""
-        self.handle_files(self._discover(), None)
-        self._context.call_async(self._discover, self.handle_files, self._interval_ms, self._interval_ms)
-
-    def handle_files(self, files: list[tuple[str, int]], error: BaseException | None) -> None:
-        """Add the files that the directories hold now."""
-        if error is not None:
-            raise error
-        for path, size in files:
+    def new_splits(self, found: list[tuple[str, int]]) -> Iterator[FileSplit]:
+        """Yield those of the files that the directories hold now and did not before."""
+        for path, size in found:
             if path not in self._seen:
                 self._seen.add(path)
-                self._splits.extend(self._splits_of(path, size))
-        self._give()
+                yield from self._splits_of(path, size)
 
-    def handle_split_request(self, subtask_index: int, host: str | None) -> None:
-        """Give the next split, or remember the reader."""
-        self._waiting.append(subtask_index)
-        self._give()
-
-    def add_splits_back(self, splits: Sequence[FileSplit], subtask_index: int) -> None:
-        """Give these splits out next, and not to the reader that failed."""
-        self._splits.extendleft(reversed(splits))
-        self._waiting = deque(waiting for waiting in self._waiting if waiting != subtask_index)
-        self._give()
-
-    def _give(self) -> None:
-        # One that failed while it waited asks again when it is back.
-        self._waiting = deque(each for each in self._waiting if each in self._context.registered_readers)
-        while self._splits and self._waiting:
-            self._context.assign_split(self._splits.popleft(), self._waiting.popleft())
-
-    def snapshot_state(self, checkpoint_id: int) -> tuple[list[str], list[FileSplit]]:
+    def snapshot_state(self, checkpoint_id: int) -> tuple[list[str], list[SourceSplit]]:
         """Return the files that were found, and the splits not assigned yet."""
         return sorted(self._seen), list(self._splits)
 

@@ -1,12 +1,13 @@
-"""The common shape of sources: a queue of splits, and readers that read one split after the other.
+"""The common shape of sources: splits that are there or are looked for, and readers that read one after the other.
 
-Flink: IteratorSourceEnumerator, IteratorSourceReaderBase, SimpleSplitAssigner.
+Flink: IteratorSourceEnumerator, IteratorSourceReaderBase, SimpleSplitAssigner, ContinuousFileSplitEnumerator.
 """
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from flinkbuf._core.operators.source_operator import ReaderOutput
@@ -91,6 +92,66 @@ class QueueEnumerator(SplitEnumerator):
     def snapshot_state(self, checkpoint_id: int) -> list[SourceSplit]:
         """Return the splits not assigned yet."""
         return list(self._splits)
+
+
+class WatchingEnumerator(SplitEnumerator):
+    """Looks for splits in intervals; readers wait while there is nothing to do. A subclass says which splits are new.
+
+    Parameters
+    ----------
+    context : EnumeratorContext
+    look : callable
+        Returns what there is; called on another thread but for the first time.
+    interval_ms : int
+    splits : iterable, optional
+        Those that are known already.
+    """
+
+    def __init__(
+        self,
+        context: EnumeratorContext,
+        look: Callable[[], Any],
+        interval_ms: int,
+        splits: Iterable[SourceSplit] = (),
+    ) -> None:
+        self._context = context
+        self._look = look
+        self._interval_ms = interval_ms
+        self._splits = deque(splits)
+        self._waiting: deque[int] = deque()  # readers that have nothing to do
+
+    @abstractmethod
+    def new_splits(self, found: Any) -> Iterable[SourceSplit]:
+        """Return the splits that were not there before."""
+
+    def start(self) -> None:
+        """Look now, so that what is wrong ends the job at once, and then at each interval."""
+        self.handle_found(self._look(), None)
+        self._context.call_async(self._look, self.handle_found, self._interval_ms, self._interval_ms)
+
+    def handle_found(self, found: Any, error: BaseException | None) -> None:
+        """Add what is new, and give it to readers that wait."""
+        if error is not None:
+            raise error
+        self._splits.extend(self.new_splits(found))
+        self._give()
+
+    def handle_split_request(self, subtask_index: int, host: str | None) -> None:
+        """Give the next split, or remember the reader."""
+        self._waiting.append(subtask_index)
+        self._give()
+
+    def add_splits_back(self, splits: Sequence[SourceSplit], subtask_index: int) -> None:
+        """Give these splits out next, and not to the reader that failed."""
+        self._splits.extendleft(reversed(splits))
+        self._waiting = deque(waiting for waiting in self._waiting if waiting != subtask_index)
+        self._give()
+
+    def _give(self) -> None:
+        # One that failed while it waited asks again when it is back.
+        self._waiting = deque(each for each in self._waiting if each in self._context.registered_readers)
+        while self._splits and self._waiting:
+            self._context.assign_split(self._splits.popleft(), self._waiting.popleft())
 
 
 class SplitReader(SourceReader):

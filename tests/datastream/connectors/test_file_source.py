@@ -194,7 +194,7 @@ def test_files_that_appear_are_read_once(tmp_path):
     job = Job(source, parallelism=2)
 
     def seen():
-        job.coordinator._enumerator.handle_files(source._discover(), None)
+        job.coordinator._enumerator.handle_found(source._discover(), None)
         for _ in range(4):
             statuses = job.turn()
         assert set(statuses) == {1}
@@ -253,7 +253,7 @@ def test_a_reader_that_failed_while_it_waited_is_given_nothing_before_it_is_back
     coordinator.reset_reader(0, 1)
     (tmp_path / "a").write_text("x")
     watcher = coordinator._enumerator
-    watcher.handle_files(watcher._discover(), None)
+    watcher.handle_found(watcher._look(), None)
     assert given == []
     coordinator.register_reader(0, gateway)
     coordinator.handle_event(0, SplitRequested())
