@@ -12,7 +12,6 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from flinkbuf.errors import CorruptDataError
-from flinkbuf.records.arrow_batches import record_type
 from flinkbuf.streaming.lakes.delta_table import (
     AddedFile,
     DeltaPlace,
@@ -24,25 +23,8 @@ from flinkbuf.streaming.lakes.delta_table import (
     read_log_version,
 )
 from flinkbuf.streaming.lakes.parquet_batches import batches_behind
-from flinkbuf.streaming.lakes.table_files import (
-    BYTES_OF_RECORDS,
-    ROWS_OF_RECORDS,
-    TableColumnFileReader,
-    TableFileReader,
-    TablePosition,
-    TableWatcher,
-)
-from flinkbuf.streaming.sources.source import (
-    Boundedness,
-    EnumeratorContext,
-    ReaderContext,
-    Source,
-    SourceReader,
-    SplitEnumerator,
-)
-from flinkbuf.streaming.sources.split_reader import QueueEnumerator
-from flinkbuf.streaming.sources.wanted_columns import batch_in, wanted_schema
-from flinkbuf.types.type_information import RowTypeInfo
+from flinkbuf.streaming.lakes.table_files import TablePosition, TableRowSource, TableSourceOptions
+from flinkbuf.streaming.sources.wanted_columns import batch_in
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -53,7 +35,7 @@ _READ_BUFFER = 1 << 20  # bytes of a column that are read at once
 
 
 @dataclass(frozen=True)
-class DeltaSourceOptions:
+class DeltaSourceOptions(TableSourceOptions):
     """What a source of a Delta table was built with.
 
     Attributes
@@ -62,18 +44,11 @@ class DeltaSourceOptions:
         The table as it was then; None: as it is when the job begins.
     starting_version : int, optional
         What this version and later ones append, and nothing that was there before.
-    interval_ms : int, optional
-        How often it looks for new versions; None: the source ends.
-    schema : pyarrow.Schema, optional
-        Of the rows.
     """
 
     place: DeltaPlace
     version: int | datetime | None = None
     starting_version: int | None = None
-    interval_ms: int | None = None
-    columns: tuple[str, ...] | None = None
-    schema: pa.Schema | None = None
 
 
 @dataclass(frozen=True)
@@ -95,83 +70,38 @@ class DeltaSplit:
         return f"{self.version}:{self.path}"
 
 
-class DeltaRowSource(Source):
+class DeltaRowSource(TableRowSource):
     """Reads rows; `flinkbuf.datastream.connectors.delta.DeltaSource` is its face."""
 
-    def __init__(self, options: DeltaSourceOptions) -> None:
-        assert options.schema is not None, "the builder has looked at the table"
-        self.options = options
-        row_type = record_type(options.schema)
-        assert isinstance(row_type, RowTypeInfo), "of a schema"
-        self._row_type = row_type
+    options: DeltaSourceOptions
 
-    @property
-    def boundedness(self) -> Boundedness:  # type: ignore[override]
-        """Return bounded, unless the source looks for new versions."""
-        return Boundedness.BOUNDED if self.options.interval_ms is None else Boundedness.CONTINUOUS_UNBOUNDED
-
-    def get_produced_type(self) -> RowTypeInfo | None:
-        """Return the type of the rows."""
-        return self._row_type
-
-    def create_enumerator(self, context: EnumeratorContext) -> SplitEnumerator:
-        """Find the files of the table as it is, or was."""
+    def beginning(self) -> TablePosition:
+        """Return the files of the table as it is, or was, or where its log is read from."""
         options = self.options
         table = opened(options)
-        log = DeltaLog(options)
-        splits: list[DeltaSplit] = []
-        if options.starting_version is None:
-            check_readable(table.protocol().reader_features, table.metadata().configuration, options.place.uri)
-            schema, names = arrow_schema_of(table.schema()), table.metadata().partition_columns
-            splits = [DeltaSplit(each, table.version()) for each in files_of(table, schema, names)]
-            position = TablePosition(table.version() + 1, tuple(splits))
-        else:
-            position = TablePosition(options.starting_version, ())
-        if options.interval_ms is not None:
-            return TableWatcher(context, log.read, position, options.interval_ms)
         if options.starting_version is not None:
-            found = log.read(position.place, table.version())
-            return QueueEnumerator(context, found.splits)
-        return QueueEnumerator(context, position.splits)
+            if options.interval_ms is None:
+                return DeltaLog(options).read(options.starting_version, table.version())
+            return TablePosition(options.starting_version, ())
+        check_readable(table.protocol().reader_features, table.metadata().configuration, options.place.uri)
+        schema, names = arrow_schema_of(table.schema()), table.metadata().partition_columns
+        splits = tuple(DeltaSplit(each, table.version()) for each in files_of(table, schema, names))
+        return TablePosition(table.version() + 1, splits)
 
-    def restore_enumerator(self, context: EnumeratorContext, checkpoint: Any) -> SplitEnumerator:
-        """Go on with files that nobody had, and with versions that were not read."""
-        if self.options.interval_ms is None:
-            splits = checkpoint.splits if isinstance(checkpoint, TablePosition) else checkpoint
-            return QueueEnumerator(context, splits)
-        if not isinstance(checkpoint, TablePosition):
-            raise DeltaTableError(
-                "the checkpoint is of a DeltaSource that had an end, and knows no version of the log to go on with: "
-                "build the source as it was, or begin with set_starting_version(...) and another uid"
-            )
-        return TableWatcher(context, DeltaLog(self.options).read, checkpoint, self.options.interval_ms)
+    def look_from(self, place: int) -> TablePosition:
+        """Return what a version and those behind it have appended."""
+        return DeltaLog(self.options).read(place)
 
-    def create_reader(self, context: ReaderContext) -> SourceReader:
-        """Read rows as records."""
-        assert self.options.schema is not None
-        files = DeltaFileReads(self.options.place, self.options.schema, ROWS_OF_RECORDS, BYTES_OF_RECORDS)
-        return TableFileReader(context, files, self._row_type)
+    def reads(self, schema: pa.Schema, max_rows: int, max_bytes: int) -> DeltaFileReads:
+        """Return what reads data files."""
+        return DeltaFileReads(self.options.place, schema, max_rows, max_bytes)
 
-    def of_batches(self, wanted: object, max_rows: int, max_bytes: int) -> tuple[DeltaColumnSource, pa.Schema]:
-        """Return a source of the same rows as batches of the wanted columns, and their schema."""
-        assert self.options.schema is not None
-        schema = wanted_schema(wanted, self._row_type, self.options.schema)
-        return DeltaColumnSource(self.options, DeltaFileReads(self.options.place, schema, max_rows, max_bytes)), schema
-
-
-class DeltaColumnSource(DeltaRowSource):
-    """Reads a table as batches of columns. Its checkpoints are those of a source of the same rows."""
-
-    def __init__(self, options: DeltaSourceOptions, files: DeltaFileReads) -> None:
-        super().__init__(options)
-        self._files = files
-
-    def get_produced_type(self) -> None:
-        """Return None: the records are batches."""
-
-    def create_reader(self, context: ReaderContext) -> SourceReader:
-        """Read rows as batches."""
-        return TableColumnFileReader(context, self._files)
+    def without_place(self) -> DeltaTableError:
+        """Return the error of a checkpoint whose source had an end."""
+        return DeltaTableError(
+            "the checkpoint is of a DeltaSource that had an end, and knows no version of the log to go on with: "
+            "build the source as it was, or begin with set_starting_version(...) and another uid"
+        )
 
 
 def opened(options: DeltaSourceOptions) -> DeltaTable:

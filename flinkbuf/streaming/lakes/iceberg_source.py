@@ -11,27 +11,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from flinkbuf.errors import CorruptDataError
-from flinkbuf.records.arrow_batches import record_type
 from flinkbuf.streaming.lakes.iceberg_table import IcebergFile, IcebergPlace, IcebergTableError
-from flinkbuf.streaming.lakes.table_files import (
-    BYTES_OF_RECORDS,
-    ROWS_OF_RECORDS,
-    TableColumnFileReader,
-    TableFileReader,
-    TablePosition,
-    TableWatcher,
-)
-from flinkbuf.streaming.sources.source import (
-    Boundedness,
-    EnumeratorContext,
-    ReaderContext,
-    Source,
-    SourceReader,
-    SplitEnumerator,
-)
-from flinkbuf.streaming.sources.split_reader import QueueEnumerator, rows_behind
-from flinkbuf.streaming.sources.wanted_columns import batch_in, wanted_schema
-from flinkbuf.types.type_information import RowTypeInfo
+from flinkbuf.streaming.lakes.table_files import TablePosition, TableRowSource, TableSourceOptions
+from flinkbuf.streaming.sources.split_reader import rows_behind
+from flinkbuf.streaming.sources.wanted_columns import batch_in
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -39,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class IcebergSourceOptions:
+class IcebergSourceOptions(TableSourceOptions):
     """What a source of an Iceberg table was built with.
 
     Attributes
@@ -48,21 +31,14 @@ class IcebergSourceOptions:
         The table as it was then; None: as it is when the job begins.
     start_snapshot_id : int, optional
         What snapshots behind this one append, and nothing that was there before.
-    interval_ms : int, optional
-        How often it looks for new snapshots; None: the source ends.
-    schema : pyarrow.Schema, optional
-        Of the rows.
     table_schema : str
-        The same in the words of Iceberg, with the numbers of the columns, by which they are found in files.
+        The schema in the words of Iceberg, with the numbers of the columns, by which they are found in files.
     """
 
     place: IcebergPlace
     snapshot_id: int | None = None
     timestamp_ms: int | None = None
     start_snapshot_id: int | None = None
-    interval_ms: int | None = None
-    columns: tuple[str, ...] | None = None
-    schema: pa.Schema | None = None
     table_schema: str = ""
 
 
@@ -80,81 +56,36 @@ class IcebergSplit:
         return self.file.path
 
 
-class IcebergRowSource(Source):
+class IcebergRowSource(TableRowSource):
     """Reads rows; `flinkbuf.datastream.connectors.iceberg.IcebergSource` is its face."""
 
-    def __init__(self, options: IcebergSourceOptions) -> None:
-        assert options.schema is not None, "the builder has looked at the table"
-        self.options = options
-        row_type = record_type(options.schema)
-        assert isinstance(row_type, RowTypeInfo), "of a schema"
-        self._row_type = row_type
+    options: IcebergSourceOptions
 
-    @property
-    def boundedness(self) -> Boundedness:  # type: ignore[override]
-        """Return bounded, unless the source looks for new snapshots."""
-        return Boundedness.BOUNDED if self.options.interval_ms is None else Boundedness.CONTINUOUS_UNBOUNDED
-
-    def get_produced_type(self) -> RowTypeInfo | None:
-        """Return the type of the rows."""
-        return self._row_type
-
-    def create_enumerator(self, context: EnumeratorContext) -> SplitEnumerator:
-        """Find the files of the table as it is, or was."""
+    def beginning(self) -> TablePosition:
+        """Return the files of the table as it is, or was, or behind which snapshot it is read."""
         options = self.options
         table = options.place.load()
         if options.start_snapshot_id is not None:
-            position = TablePosition(options.start_snapshot_id, ())
             if options.interval_ms is None:
-                position = appended(table, options.place, options.start_snapshot_id)
-        else:
-            snapshot_id = beginning(table, options)
-            position = TablePosition(snapshot_id, files_of(table, options.place, snapshot_id))
-        if options.interval_ms is None:
-            return QueueEnumerator(context, position.splits)
-        return TableWatcher(context, self._look_from, position, options.interval_ms)
+                return appended(table, options.place, options.start_snapshot_id)
+            return TablePosition(options.start_snapshot_id, ())
+        snapshot_id = beginning(table, options)
+        return TablePosition(snapshot_id, files_of(table, options.place, snapshot_id))
 
-    def restore_enumerator(self, context: EnumeratorContext, checkpoint: Any) -> SplitEnumerator:
-        """Go on with files that nobody had, and with snapshots that were not read."""
-        if self.options.interval_ms is None:
-            splits = checkpoint.splits if isinstance(checkpoint, TablePosition) else checkpoint
-            return QueueEnumerator(context, splits)
-        if not isinstance(checkpoint, TablePosition):
-            raise IcebergTableError(
-                "the checkpoint is of an IcebergSource that had an end, and knows no snapshot to go on behind: build "
-                "the source as it was, or begin with set_start_snapshot_id(...) and another uid"
-            )
-        return TableWatcher(context, self._look_from, checkpoint, self.options.interval_ms)
+    def look_from(self, place: int | None) -> TablePosition:
+        """Return what snapshots behind one have appended."""
+        return appended(self.options.place.load(), self.options.place, place)
 
-    def _look_from(self, snapshot_id: int | None) -> TablePosition:
-        return appended(self.options.place.load(), self.options.place, snapshot_id)
+    def reads(self, schema: pa.Schema, max_rows: int, max_bytes: int) -> IcebergFileReads:
+        """Return what reads data files."""
+        return IcebergFileReads(self.options, schema, max_rows, max_bytes)
 
-    def create_reader(self, context: ReaderContext) -> SourceReader:
-        """Read rows as records."""
-        assert self.options.schema is not None
-        reads = IcebergFileReads(self.options, self.options.schema, ROWS_OF_RECORDS, BYTES_OF_RECORDS)
-        return TableFileReader(context, reads, self._row_type)
-
-    def of_batches(self, wanted: object, max_rows: int, max_bytes: int) -> tuple[IcebergColumnSource, pa.Schema]:
-        """Return a source of the same rows as batches of the wanted columns, and their schema."""
-        assert self.options.schema is not None
-        schema = wanted_schema(wanted, self._row_type, self.options.schema)
-        return IcebergColumnSource(self.options, IcebergFileReads(self.options, schema, max_rows, max_bytes)), schema
-
-
-class IcebergColumnSource(IcebergRowSource):
-    """Reads a table as batches of columns. Its checkpoints are those of a source of the same rows."""
-
-    def __init__(self, options: IcebergSourceOptions, reads: IcebergFileReads) -> None:
-        super().__init__(options)
-        self._reads = reads
-
-    def get_produced_type(self) -> None:
-        """Return None: the records are batches."""
-
-    def create_reader(self, context: ReaderContext) -> SourceReader:
-        """Read rows as batches."""
-        return TableColumnFileReader(context, self._reads)
+    def without_place(self) -> IcebergTableError:
+        """Return the error of a checkpoint whose source had an end."""
+        return IcebergTableError(
+            "the checkpoint is of an IcebergSource that had an end, and knows no snapshot to go on behind: build "
+            "the source as it was, or begin with set_start_snapshot_id(...) and another uid"
+        )
 
 
 def beginning(table: Table, options: IcebergSourceOptions) -> int | None:

@@ -1,15 +1,25 @@
-"""The files of a table that grows: what looks for new ones, and readers that know how many rows they have read."""
+"""A table in files that grows: a source of it, what looks for new files, and readers that know how far they are."""
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+import copy
+from abc import abstractmethod
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
-from flinkbuf.records.arrow_batches import records_of
-from flinkbuf.streaming.sources.source import EnumeratorContext, ReaderContext, SplitEnumerator
-from flinkbuf.streaming.sources.split_reader import BatchReader, SplitReader
+from flinkbuf.records.arrow_batches import record_type, records_of
+from flinkbuf.streaming.lakes.table_commits import LakeTableError
+from flinkbuf.streaming.sources.source import (
+    Boundedness,
+    EnumeratorContext,
+    ReaderContext,
+    Source,
+    SourceReader,
+    SplitEnumerator,
+)
+from flinkbuf.streaming.sources.split_reader import BatchReader, QueueEnumerator, SplitReader, WatchingEnumerator
+from flinkbuf.streaming.sources.wanted_columns import wanted_schema
 from flinkbuf.types.type_information import RowTypeInfo
 
 if TYPE_CHECKING:
@@ -29,13 +39,13 @@ class TablePosition:
     splits: tuple[Any, ...]
 
 
-class TableWatcher(SplitEnumerator):
-    """Looks for what a table has got in intervals; readers wait while there is nothing to do.
+class TableWatcher(WatchingEnumerator):
+    """Looks for what a table has got in intervals.
 
     Parameters
     ----------
     context : EnumeratorContext
-    look : callable
+    look_from : callable
         Takes a place, and returns the next one with the splits in between.
     position : TablePosition
         Where to begin.
@@ -45,50 +55,17 @@ class TableWatcher(SplitEnumerator):
     def __init__(
         self,
         context: EnumeratorContext,
-        look: Callable[[Any], TablePosition],
+        look_from: Callable[[Any], TablePosition],
         position: TablePosition,
         interval_ms: int,
     ) -> None:
-        self._context = context
-        self._look_from = look
+        super().__init__(context, lambda: look_from(self._place), interval_ms, position.splits)
         self._place = position.place
-        self._splits = deque(position.splits)
-        self._interval_ms = interval_ms
-        self._waiting: deque[int] = deque()  # readers that have nothing to do
 
-    def start(self) -> None:
-        """Look now, so that what is wrong ends the job at once, and then at each interval."""
-        self.handle_found(self._look(), None)
-        self._context.call_async(self._look, self.handle_found, self._interval_ms, self._interval_ms)
-
-    def _look(self) -> TablePosition:
-        return self._look_from(self._place)
-
-    def handle_found(self, found: TablePosition | None, error: BaseException | None) -> None:
-        """Add the files that there are now."""
-        if error is not None:
-            raise error
-        assert found is not None, "or there is an error"
+    def new_splits(self, found: TablePosition) -> tuple[Any, ...]:
+        """Return the splits of the files that came since the last look."""
         self._place = found.place
-        self._splits.extend(found.splits)
-        self._give()
-
-    def handle_split_request(self, subtask_index: int, host: str | None) -> None:
-        """Give the next split, or remember the reader."""
-        self._waiting.append(subtask_index)
-        self._give()
-
-    def add_splits_back(self, splits: Sequence[SourceSplit], subtask_index: int) -> None:
-        """Give these splits out next, and not to the reader that failed."""
-        self._splits.extendleft(reversed(splits))
-        self._waiting = deque(waiting for waiting in self._waiting if waiting != subtask_index)
-        self._give()
-
-    def _give(self) -> None:
-        # One that failed while it waited asks again when it is back.
-        self._waiting = deque(each for each in self._waiting if each in self._context.registered_readers)
-        while self._splits and self._waiting:
-            self._context.assign_split(self._splits.popleft(), self._waiting.popleft())
+        return found.splits
 
     def snapshot_state(self, checkpoint_id: int) -> TablePosition:
         """Return the place, and the splits not assigned yet."""
@@ -101,6 +78,95 @@ class ReadsFiles(Protocol):
     def read(self, split: Any) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a file that were not read before."""
         ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableSourceOptions:
+    """What sources of all kinds of tables are built with.
+
+    Attributes
+    ----------
+    interval_ms : int, optional
+        How often it looks for what is new; None: the source ends.
+    columns : tuple of str, optional
+        That are read; None: all.
+    schema : pyarrow.Schema, optional
+        Of the rows.
+    """
+
+    interval_ms: int | None = None
+    columns: tuple[str, ...] | None = None
+    schema: pa.Schema | None = None
+
+
+class TableRowSource(Source):
+    """Reads the rows of a table, each of whose data files is a split; a subclass knows the kind of table."""
+
+    def __init__(self, options: TableSourceOptions) -> None:
+        assert options.schema is not None, "the builder has looked at the table"
+        self.options = options
+        self._schema = options.schema
+        row_type = record_type(options.schema)
+        assert isinstance(row_type, RowTypeInfo), "of a schema"
+        self._row_type = row_type
+        self._batch_reads: ReadsFiles | None = None  # None: rows are records
+
+    @abstractmethod
+    def beginning(self) -> TablePosition:
+        """Return the files that are read first; of a source that ends, all."""
+
+    @abstractmethod
+    def look_from(self, place: Any) -> TablePosition:
+        """Return what the table has got behind a place."""
+
+    @abstractmethod
+    def reads(self, schema: pa.Schema, max_rows: int, max_bytes: int) -> ReadsFiles:
+        """Return what reads files as batches with a schema."""
+
+    @abstractmethod
+    def without_place(self) -> LakeTableError:
+        """Return the error of a checkpoint whose source had an end, and so knows no place to go on from."""
+
+    @property
+    def boundedness(self) -> Boundedness:  # type: ignore[override]
+        """Return bounded, unless the source looks for what is new."""
+        return Boundedness.BOUNDED if self.options.interval_ms is None else Boundedness.CONTINUOUS_UNBOUNDED
+
+    def get_produced_type(self) -> RowTypeInfo | None:
+        """Return the type of the rows; None: the records are batches."""
+        return self._row_type if self._batch_reads is None else None
+
+    def create_enumerator(self, context: EnumeratorContext) -> SplitEnumerator:
+        """Find the files of the table as it is, or was."""
+        position = self.beginning()
+        if self.options.interval_ms is None:
+            return QueueEnumerator(context, position.splits)
+        return TableWatcher(context, self.look_from, position, self.options.interval_ms)
+
+    def restore_enumerator(self, context: EnumeratorContext, checkpoint: Any) -> SplitEnumerator:
+        """Go on with files that nobody had, and with what is behind them."""
+        is_position = isinstance(checkpoint, TablePosition)
+        if self.options.interval_ms is None:
+            return QueueEnumerator(context, checkpoint.splits if is_position else checkpoint)
+        if not is_position:
+            raise self.without_place()
+        return TableWatcher(context, self.look_from, checkpoint, self.options.interval_ms)
+
+    def create_reader(self, context: ReaderContext) -> SourceReader:
+        """Read rows as records, or as batches."""
+        if self._batch_reads is not None:
+            return TableColumnFileReader(context, self._batch_reads)
+        return TableFileReader(context, self.reads(self._schema, ROWS_OF_RECORDS, BYTES_OF_RECORDS), self._row_type)
+
+    def of_batches(self, wanted: object, max_rows: int, max_bytes: int) -> tuple[TableRowSource, pa.Schema]:
+        """Return a source of the same rows as batches of the wanted columns, and their schema.
+
+        Its checkpoints are those of this one.
+        """
+        schema = wanted_schema(wanted, self._row_type, self._schema)
+        source = copy.copy(self)
+        source._batch_reads = self.reads(schema, max_rows, max_bytes)
+        return source, schema
 
 
 class TableFileReader(SplitReader):
