@@ -194,3 +194,24 @@ def milliseconds_of(what: str, length: Time | Duration | datetime.timedelta) -> 
     if rest:
         raise ValueError(f"{what} must be a whole number of milliseconds, got {length}")
     return int(milliseconds)
+
+
+def positive_milliseconds_of(what: str, length: Time | Duration | datetime.timedelta) -> int:
+    """A length of time in whole milliseconds, of which there is one or more.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As of `milliseconds_of`, and if it is not greater than zero.
+
+    Examples
+    --------
+    >>> positive_milliseconds_of("interval", Duration.of_millis(0))
+    Traceback (most recent call last):
+        ...
+    ValueError: interval must be greater than zero, got PT0S
+    """
+    length_ms = milliseconds_of(what, length)
+    if length_ms <= 0:
+        raise ValueError(f"{what} must be greater than zero, got {length}")
+    return length_ms

@@ -8,9 +8,8 @@ from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from flinkbuf.datastream.arguments import OptionsBuilder
-from flinkbuf.records.arrow_batches import HAS_FIELDS, arrow_schema
-from flinkbuf.streaming.lakes.delta_sink import DeltaSinkOptions, DeltaTableSink, with_schema
+from flinkbuf.datastream.connectors.lakes import TableSinkBuilder, TableSourceBuilder, checked_time
+from flinkbuf.streaming.lakes.delta_sink import DeltaSinkOptions, DeltaTableSink
 from flinkbuf.streaming.lakes.delta_source import DeltaRowSource, DeltaSourceOptions, opened
 from flinkbuf.streaming.lakes.delta_table import (
     DeltaPlace,
@@ -19,9 +18,6 @@ from flinkbuf.streaming.lakes.delta_table import (
     check_readable,
     deltalake_module,
 )
-from flinkbuf.types.duration import Duration, milliseconds_of
-from flinkbuf.types.type_information import RowTypeInfo, TypeInformation
-from flinkbuf.types.types import as_type
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -65,36 +61,11 @@ class DeltaSink(DeltaTableSink):
         """Begin a sink."""
         return DeltaSinkBuilder()
 
-    def of_records(self, type_info: TypeInformation | None) -> DeltaSink:
-        """Return the sink of records of a type.
 
-        Raises
-        ------
-        TypeError, ValueError
-            If nobody says what they are, or they cannot be rows of the table.
-        """
-        description = type_info if self.options.row_type is None else self.options.row_type
-        if description is None or as_type(description).kind not in HAS_FIELDS:
-            raise TypeError(
-                f"DeltaSink writes rows, and the type of the records is {type_info or 'not declared'}: say "
-                "output_type=Types.ROW_NAMED(...) of the function before it, or set_row_type(...) of the sink"
-            )
-        options = with_schema(self.options, arrow_schema(description))
-        return DeltaSink(replace(options, record_type=description))
-
-    def of_columns(self, schema: pa.Schema | None = None) -> DeltaSink:
-        """Return the sink of batches of columns.
-
-        Raises
-        ------
-        TypeError, ValueError
-            If they cannot be rows of the table.
-        """
-        return DeltaSink(with_schema(self.options, schema))
-
-
-class DeltaSinkBuilder(OptionsBuilder[DeltaSinkOptions]):
+class DeltaSinkBuilder(TableSinkBuilder[DeltaSinkOptions]):
     """What a `DeltaSink` is to do: a table, the rest if you like."""
+
+    table_kind = "a Delta table"
 
     def __init__(self) -> None:
         self._options = DeltaSinkOptions(DeltaPlace(""))
@@ -116,19 +87,6 @@ class DeltaSinkBuilder(OptionsBuilder[DeltaSinkOptions]):
         They travel with the program; what is secret belongs into the environment of the tasks.
         """
         return self._with(place=replace(self._options.place, storage_options=dict(storage_options)))
-
-    def set_row_type(self, row_type: object) -> DeltaSinkBuilder:
-        """Set what the rows are: of a table that is not there yet, or of records whose type is not declared.
-
-        Parameters
-        ----------
-        row_type : RowTypeInfo, or anything that `flinkbuf.as_type` reads
-            Such as ``"k bigint, day date"``.
-        """
-        if not isinstance(as_type(row_type), RowTypeInfo):
-            raise TypeError(f"a Delta table has rows, got {row_type!r}")
-        arrow_schema(row_type)  # raises now if a type has no column
-        return self._with(row_type=row_type)
 
     def set_partition_by(self, *columns: str) -> DeltaSinkBuilder:
         """Set the columns that a table is partitioned by which is not there yet."""
@@ -193,7 +151,7 @@ class DeltaSource(DeltaRowSource):
         return DeltaSourceBuilder()
 
 
-class DeltaSourceBuilder(OptionsBuilder[DeltaSourceOptions]):
+class DeltaSourceBuilder(TableSourceBuilder[DeltaSourceOptions]):
     """What a `DeltaSource` is to do: a table, the rest if you like."""
 
     def __init__(self) -> None:
@@ -214,32 +172,11 @@ class DeltaSourceBuilder(OptionsBuilder[DeltaSourceOptions]):
 
     def set_timestamp_as_of(self, timestamp: datetime) -> DeltaSourceBuilder:
         """Begin with the table as it was at a time, which has a time zone."""
-        if not isinstance(timestamp, datetime) or timestamp.tzinfo is None:
-            raise ValueError(f"timestamp must be a datetime with a time zone, got {timestamp!r}")
-        return self._with(version=timestamp)
+        return self._with(version=checked_time(timestamp))
 
     def set_starting_version(self, version: int) -> DeltaSourceBuilder:
         """Read only what is appended by this version and later ones."""
         return self._with(starting_version=_version(version))
-
-    def set_columns(self, *columns: str) -> DeltaSourceBuilder:
-        """Read these columns only."""
-        if not columns or len(set(columns)) < len(columns):
-            raise ValueError(f"set_columns() takes names of columns, each once, got {columns!r}")
-        return self._with(columns=columns)
-
-    def monitor_continuously(self, discovery_interval: Duration) -> DeltaSourceBuilder:
-        """Keep running, and read what later versions append.
-
-        Parameters
-        ----------
-        discovery_interval : Duration
-            How often the log is looked at.
-        """
-        interval_ms = milliseconds_of("discovery_interval", discovery_interval)
-        if interval_ms <= 0:
-            raise ValueError(f"discovery_interval must be greater than zero, got {discovery_interval}")
-        return self._with(interval_ms=interval_ms)
 
     def build(self) -> DeltaSource:
         """Look at the table, and make the source.

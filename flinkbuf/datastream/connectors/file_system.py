@@ -25,7 +25,7 @@ from flinkbuf.streaming.sinks.file_sink import FileSinkOptions, PartFileSink
 from flinkbuf.streaming.sources.file_format import BulkFormat, StreamFormat
 from flinkbuf.streaming.sources.file_source import FileRangeSource, FileSourceOptions
 from flinkbuf.streaming.sources.file_split import FileSplit
-from flinkbuf.types.duration import Duration, milliseconds_of
+from flinkbuf.types.duration import Duration, positive_milliseconds_of
 from flinkbuf.types.type_information import TypeInformation
 
 if TYPE_CHECKING:
@@ -107,10 +107,7 @@ class FileSourceBuilder(OptionsBuilder[FileSourceOptions]):
         discovery_interval : Duration
             How often the directories are listed.
         """
-        interval_ms = milliseconds_of("discovery_interval", discovery_interval)
-        if interval_ms <= 0:
-            raise ValueError(f"discovery_interval must be greater than zero, got {discovery_interval}")
-        return self._with(discovery_interval_ms=interval_ms)
+        return self._with(discovery_interval_ms=positive_milliseconds_of("discovery_interval", discovery_interval))
 
     def process_static_file_set(self) -> FileSourceBuilder:
         """Read the files that are there at the start, then end; the default."""

@@ -7,17 +7,13 @@ from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from flinkbuf.datastream.arguments import OptionsBuilder
-from flinkbuf.records.arrow_batches import HAS_FIELDS, arrow_schema
-from flinkbuf.streaming.lakes.iceberg_sink import IcebergSinkOptions, IcebergTableSink, with_table
+from flinkbuf.datastream.connectors.lakes import TableSinkBuilder, TableSourceBuilder, checked_time
+from flinkbuf.streaming.lakes.iceberg_sink import IcebergSinkOptions, IcebergTableSink
 from flinkbuf.streaming.lakes.iceberg_source import IcebergRowSource, IcebergSourceOptions, beginning
 from flinkbuf.streaming.lakes.iceberg_table import IcebergPlace, IcebergTableError, check_pyiceberg, plain_schema
-from flinkbuf.types.duration import Duration, milliseconds_of
-from flinkbuf.types.type_information import RowTypeInfo, TypeInformation
-from flinkbuf.types.types import as_type
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    pass
 
 __all__ = ["IcebergSink", "IcebergSinkBuilder", "IcebergSource", "IcebergSourceBuilder", "IcebergTableError"]
 
@@ -64,36 +60,11 @@ class IcebergSink(IcebergTableSink):
         """Begin a sink."""
         return IcebergSinkBuilder()
 
-    def of_records(self, type_info: TypeInformation | None) -> IcebergSink:
-        """Return the sink of records of a type.
 
-        Raises
-        ------
-        TypeError, ValueError
-            If nobody says what they are, or they cannot be rows of the table.
-        """
-        description = type_info if self.options.row_type is None else self.options.row_type
-        if description is None or as_type(description).kind not in HAS_FIELDS:
-            raise TypeError(
-                f"IcebergSink writes rows, and the type of the records is {type_info or 'not declared'}: say "
-                "output_type=Types.ROW_NAMED(...) of the function before it, or set_row_type(...) of the sink"
-            )
-        options = with_table(self.options, arrow_schema(description))
-        return IcebergSink(replace(options, record_type=description))
-
-    def of_columns(self, schema: pa.Schema | None = None) -> IcebergSink:
-        """Return the sink of batches of columns.
-
-        Raises
-        ------
-        TypeError, ValueError
-            If they cannot be rows of the table.
-        """
-        return IcebergSink(with_table(self.options, schema))
-
-
-class IcebergSinkBuilder(OptionsBuilder[IcebergSinkOptions]):
+class IcebergSinkBuilder(TableSinkBuilder[IcebergSinkOptions]):
     """What an `IcebergSink` is to do: a catalog and a table, the rest if you like."""
+
+    table_kind = "an Iceberg table"
 
     def __init__(self) -> None:
         self._options = IcebergSinkOptions(IcebergPlace())
@@ -114,13 +85,6 @@ class IcebergSinkBuilder(OptionsBuilder[IcebergSinkOptions]):
     def set_table(self, table: str) -> IcebergSinkBuilder:
         """Set which table: its namespace and its name, ``"flights.delays"``."""
         return self._with(place=replace(self._options.place, table=_checked(table)))
-
-    def set_row_type(self, row_type: object) -> IcebergSinkBuilder:
-        """Set what records are whose type is not declared, as `flinkbuf.as_type` reads it."""
-        if not isinstance(as_type(row_type), RowTypeInfo):
-            raise TypeError(f"an Iceberg table has rows, got {row_type!r}")
-        arrow_schema(row_type)  # raises now if a type has no column
-        return self._with(row_type=row_type)
 
     def set_buffer_size(self, buffer_bytes: int) -> IcebergSinkBuilder:
         """Set how many bytes of rows a subtask keeps before it writes files of them; 128 MiB unless it is set.
@@ -188,7 +152,7 @@ class IcebergSource(IcebergRowSource):
         return IcebergSourceBuilder()
 
 
-class IcebergSourceBuilder(OptionsBuilder[IcebergSourceOptions]):
+class IcebergSourceBuilder(TableSourceBuilder[IcebergSourceOptions]):
     """What an `IcebergSource` is to do: a catalog and a table, the rest if you like."""
 
     def __init__(self) -> None:
@@ -208,32 +172,11 @@ class IcebergSourceBuilder(OptionsBuilder[IcebergSourceOptions]):
 
     def set_timestamp_as_of(self, timestamp: datetime) -> IcebergSourceBuilder:
         """Begin with the table as it was at a time, which has a time zone."""
-        if not isinstance(timestamp, datetime) or timestamp.tzinfo is None:
-            raise ValueError(f"timestamp must be a datetime with a time zone, got {timestamp!r}")
-        return self._with(timestamp_ms=int(timestamp.timestamp() * 1_000), snapshot_id=None)
+        return self._with(timestamp_ms=int(checked_time(timestamp).timestamp() * 1_000), snapshot_id=None)
 
     def set_start_snapshot_id(self, snapshot_id: int) -> IcebergSourceBuilder:
         """Read only what is appended behind a snapshot, whose own rows are not read."""
         return self._with(start_snapshot_id=_snapshot(snapshot_id))
-
-    def set_columns(self, *columns: str) -> IcebergSourceBuilder:
-        """Read these columns only."""
-        if not columns or len(set(columns)) < len(columns):
-            raise ValueError(f"set_columns() takes names of columns, each once, got {columns!r}")
-        return self._with(columns=columns)
-
-    def monitor_continuously(self, discovery_interval: Duration) -> IcebergSourceBuilder:
-        """Keep running, and read what later snapshots append.
-
-        Parameters
-        ----------
-        discovery_interval : Duration
-            How often the catalog is asked.
-        """
-        interval_ms = milliseconds_of("discovery_interval", discovery_interval)
-        if interval_ms <= 0:
-            raise ValueError(f"discovery_interval must be greater than zero, got {discovery_interval}")
-        return self._with(interval_ms=interval_ms)
 
     def build(self) -> IcebergSource:
         """Look at the table, and make the source.

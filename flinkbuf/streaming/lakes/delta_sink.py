@@ -30,8 +30,8 @@ from flinkbuf.streaming.lakes.delta_table import (
     partition_text,
 )
 from flinkbuf.streaming.lakes.parquet_writer import ParquetColumnWriter, batch_as
-from flinkbuf.streaming.lakes.table_commits import TableCommit, TableCommitter, TableWriter
-from flinkbuf.streaming.sinks.sink import CommitterContext, GlobalCommitter, Sink, SinkWriter, WriterContext
+from flinkbuf.streaming.lakes.table_commits import TableCommit, TableCommitter, TableSink, TableSinkOptions, TableWriter
+from flinkbuf.streaming.sinks.sink import CommitterContext, GlobalCommitter, SinkWriter, WriterContext
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -43,29 +43,20 @@ _MAX_TEXT = 32  # characters of a string that statistics have
 
 
 @dataclass(frozen=True)
-class DeltaSinkOptions:
+class DeltaSinkOptions(TableSinkOptions):
     """What a sink of a Delta table was built with.
 
     Attributes
     ----------
-    row_type : object
-        As `flinkbuf.as_type` reads it; None: the rows are as the table or the stream has them.
     partition_by : tuple of str
         Of a table that is not there yet; None: as the table has it.
     file_bytes : int
         A data file that has come to this size is ended.
-    schema : pyarrow.Schema, optional
-        Of the table; None: the stream is not known yet.
-    record_type : object
-        Of the records, where there are some.
     """
 
     place: DeltaPlace
-    row_type: object = None
     partition_by: tuple[str, ...] | None = None
     file_bytes: int = DEFAULT_FILE_BYTES
-    schema: pa.Schema | None = None
-    record_type: object = None
 
 
 @dataclass(frozen=True)
@@ -80,13 +71,14 @@ class DeltaFile:
     written_ms: int
 
 
-class DeltaTableSink(Sink):
+class DeltaTableSink(TableSink):
     """Writes rows; `flinkbuf.datastream.connectors.delta.DeltaSink` is its face."""
 
-    commits_globally = True
+    options: DeltaSinkOptions
 
-    def __init__(self, options: DeltaSinkOptions) -> None:
-        self.options = options
+    def for_rows(self, found: pa.Schema | None) -> DeltaSinkOptions:
+        """Return the options with what the table has, or is going to have."""
+        return with_schema(self.options, found)
 
     def create_writer(self, context: WriterContext) -> SinkWriter:
         """Write the files of one subtask."""

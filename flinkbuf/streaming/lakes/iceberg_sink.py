@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 from flinkbuf.streaming.lakes.iceberg_table import IcebergFile, IcebergPlace, IcebergTableError, check_writable
 from flinkbuf.streaming.lakes.parquet_writer import batch_as
-from flinkbuf.streaming.lakes.table_commits import TableCommit, TableCommitter, TableWriter
-from flinkbuf.streaming.sinks.sink import CommitterContext, GlobalCommitter, Sink, SinkWriter, WriterContext
+from flinkbuf.streaming.lakes.table_commits import TableCommit, TableCommitter, TableSink, TableSinkOptions, TableWriter
+from flinkbuf.streaming.sinks.sink import CommitterContext, GlobalCommitter, SinkWriter, WriterContext
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -27,33 +27,27 @@ CHECKPOINT = "flink.max-committed-checkpoint-id"
 
 
 @dataclass(frozen=True)
-class IcebergSinkOptions:
+class IcebergSinkOptions(TableSinkOptions):
     """What a sink of an Iceberg table was built with.
 
     Attributes
     ----------
     buffer_bytes : int
         So many bytes of rows are kept in memory before files are written of them.
-    schema : pyarrow.Schema, optional
-        Of the table; None: the stream is not known yet.
-    record_type : object
-        Of the records, where there are some.
     """
 
     place: IcebergPlace
-    row_type: object = None
     buffer_bytes: int = DEFAULT_BUFFER_BYTES
-    schema: pa.Schema | None = None
-    record_type: object = None
 
 
-class IcebergTableSink(Sink):
+class IcebergTableSink(TableSink):
     """Writes rows; `flinkbuf.datastream.connectors.iceberg.IcebergSink` is its face."""
 
-    commits_globally = True
+    options: IcebergSinkOptions
 
-    def __init__(self, options: IcebergSinkOptions) -> None:
-        self.options = options
+    def for_rows(self, found: pa.Schema | None) -> IcebergSinkOptions:
+        """Return the options with what the table has."""
+        return with_table(self.options, found)
 
     def create_writer(self, context: WriterContext) -> SinkWriter:
         """Write the files of one subtask."""

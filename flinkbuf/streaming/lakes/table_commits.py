@@ -11,18 +11,29 @@ import time
 import uuid
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from flinkbuf._core.flow.batch_records import RecordsToBatch
 from flinkbuf.errors import FlinkbufError
 from flinkbuf.log import logger
-from flinkbuf.records.arrow_batches import batch_builder, record_type
+from flinkbuf.records.arrow_batches import HAS_FIELDS, arrow_schema, batch_builder, record_type
 from flinkbuf.streaming.lakes.parquet_writer import ROWS_PER_GROUP, batch_as
-from flinkbuf.streaming.sinks.sink import CommitRequest, CommitterContext, GlobalCommitter, SinkContext, SinkWriter
+from flinkbuf.streaming.sinks.sink import (
+    CommitRequest,
+    CommitterContext,
+    GlobalCommitter,
+    Sink,
+    SinkContext,
+    SinkWriter,
+)
+from flinkbuf.types.types import as_type
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from typing_extensions import Self
+
+    from flinkbuf.types.type_information import TypeInformation
 
 _BATCH_BYTES = 32 << 20
 _FIRST_WAIT_S = 0.1  # before a commit is tried again
@@ -33,6 +44,64 @@ class LakeTableError(FlinkbufError, RuntimeError):
     """A table asks for what a sink or source does not do; to begin again does not help."""
 
     can_restart = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableSinkOptions:
+    """What sinks of all kinds of tables are built with.
+
+    Attributes
+    ----------
+    row_type : object
+        As `flinkbuf.as_type` reads it; None: the rows are as the table or the stream has them.
+    schema : pyarrow.Schema, optional
+        Of the table; None: the stream is not known yet.
+    record_type : object
+        Of the records, where there are some.
+    """
+
+    row_type: object = None
+    schema: pa.Schema | None = None
+    record_type: object = None
+
+
+class TableSink(Sink):
+    """Writes rows into a table; a subclass knows the kind of table."""
+
+    commits_globally = True
+
+    def __init__(self, options: TableSinkOptions) -> None:
+        self.options = options
+
+    @abstractmethod
+    def for_rows(self, found: pa.Schema | None) -> TableSinkOptions:
+        """Return the options for rows as the stream has them, None: known when they come; refuse what cannot be."""
+
+    def of_records(self, type_info: TypeInformation | None) -> Self:
+        """Return the sink of records of a type.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If nobody says what they are, or they cannot be rows of the table.
+        """
+        description = type_info if self.options.row_type is None else self.options.row_type
+        if description is None or as_type(description).kind not in HAS_FIELDS:
+            raise TypeError(
+                f"{type(self).__name__} writes rows, and the type of the records is {type_info or 'not declared'}: say "
+                "output_type=Types.ROW_NAMED(...) of the function before it, or set_row_type(...) of the sink"
+            )
+        return type(self)(replace(self.for_rows(arrow_schema(description)), record_type=description))
+
+    def of_columns(self, schema: pa.Schema | None = None) -> Self:
+        """Return the sink of batches of columns.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If they cannot be rows of the table.
+        """
+        return type(self)(self.for_rows(schema))
 
 
 class TableWriter(SinkWriter):

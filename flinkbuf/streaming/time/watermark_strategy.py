@@ -21,7 +21,7 @@ from flinkbuf._core.operators.watermark_generator import (
     WatermarksWithIdleness,
 )
 from flinkbuf.streaming.time.clock import Clock
-from flinkbuf.types.duration import Duration, Time, milliseconds_of
+from flinkbuf.types.duration import Duration, Time, milliseconds_of, positive_milliseconds_of
 
 __all__ = ["TimestampAssigner", "WatermarkAlignment", "WatermarkStrategy"]
 
@@ -136,9 +136,7 @@ class WatermarkStrategy:
     def with_idleness(self, idle_timeout: Duration | Time | datetime.timedelta) -> WatermarkStrategy:
         """Let others not wait for this stream when it brings no record for so long."""
         strategy = copy.copy(self)
-        strategy.idle_timeout_ms = milliseconds_of("idle_timeout", idle_timeout)
-        if strategy.idle_timeout_ms <= 0:
-            raise ValueError(f"idle_timeout must be greater than zero, got {idle_timeout}")
+        strategy.idle_timeout_ms = positive_milliseconds_of("idle_timeout", idle_timeout)
         return strategy
 
     def with_watermark_alignment(
