@@ -68,19 +68,37 @@ class HaDirectory:
             return self._names()
         if isinstance(step, protocol.Pause):
             return self._pause(step.why)
-        path = os.path.join(self.path, step.name)
+        path = self._place_of(step.name)
         if isinstance(step, protocol.Read):
-            return _read(path)
+            return self._read(path)
         if isinstance(step, protocol.Create):
-            return _create(path, step.data)
+            return self._create(path, step.data)
         if isinstance(step, protocol.Write):
-            _replace(path, step.data)
-            return None
+            return self._replace(path, step.data)
         if isinstance(step, protocol.Touch):
-            return _touch(path)
+            return self._touch(path)
         assert isinstance(step, protocol.Delete), step
+        return self._delete(path)
+
+    # What a directory elsewhere does in another way.
+
+    def _place_of(self, name: str) -> str:
+        return os.path.join(self.path, name)
+
+    def _read(self, path: str) -> bytes | None:
+        return _read(path)
+
+    def _create(self, path: str, data: bytes) -> bool:
+        return _create(path, data)
+
+    def _replace(self, path: str, data: bytes) -> None:
+        _replace(path, data)
+
+    def _touch(self, path: str) -> bool:
+        return _touch(path)
+
+    def _delete(self, path: str) -> None:
         LocalFiles().delete(path)
-        return None
 
     def _names(self) -> list[str]:
         """Names of what is half written begin with a dot."""

@@ -6,15 +6,13 @@ import contextlib
 import time
 import uuid
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any
 
 from flinkbuf.checkpoints import ha_protocol as protocol
 from flinkbuf.checkpoints.ha_directory import PAUSE_S, HaDirectory
-from flinkbuf.checkpoints.hdfs_files import SCHEMES, HdfsFiles, errors_at, hdfs_client, is_there, path_of
+from flinkbuf.checkpoints.hdfs_files import SCHEMES, HdfsFiles, is_there
 from flinkbuf.checkpoints.local_files import LocalFiles
 from flinkbuf.checkpoints.locations import child, name_of, scheme_of
-
-_AS_IT_IS: Final = 2**64 - 1  # -1 to the NameNode: a time that stays
 
 
 class HdfsHaDirectory(HaDirectory):
@@ -28,13 +26,12 @@ class HdfsHaDirectory(HaDirectory):
     def __init__(self, path: str, pause: Callable[[str], None] = lambda why: time.sleep(PAUSE_S)) -> None:
         super().__init__(path, pause)
         self._files = HdfsFiles(path)
-        self._client = hdfs_client(path)
         self._doubtful: set[str] = set()  # what a rename that failed would still find
 
     def exists(self) -> bool:
         """Return whether there is such a directory."""
-        with contextlib.suppress(FileNotFoundError), errors_at(self.path):
-            return bool(self._client.get_file_info(path_of(self.path)).isdir)
+        with contextlib.suppress(FileNotFoundError):
+            return self._files.entry(self.path).is_directory
         return False
 
     def make(self) -> None:
@@ -43,33 +40,19 @@ class HdfsHaDirectory(HaDirectory):
 
     def do(self, step: protocol.Step) -> Any:
         """Do one step; return its answer."""
-        if isinstance(step, protocol.Pause):
-            return self._pause(step.why)
-        for path in list(self._doubtful):
-            self._files.delete(path)
-            self._doubtful.discard(path)
-        if isinstance(step, protocol.ListNames):
-            return self._names()
-        path = child(self.path, step.name)
-        if isinstance(step, protocol.Read):
-            return self._read(path)
-        if isinstance(step, protocol.Create):
-            try:
-                self._write(path, step.data, overwrite=False)
-            except FileExistsError:
-                return False
-            return True
-        if isinstance(step, protocol.Write):
-            return self._write(path, step.data, overwrite=True)
-        if isinstance(step, protocol.Touch):
-            return self._touch(path)
-        assert isinstance(step, protocol.Delete), step
-        return self._files.delete(path)
+        if not isinstance(step, protocol.Pause):
+            for path in list(self._doubtful):
+                self._files.delete(path)
+                self._doubtful.discard(path)
+        return super().do(step)
 
     def age_ms(self, name: str) -> int | None:
         """Return how long ago a file was touched, by the NameNode's clock; None: it is gone."""
         touched_ms = self._modified_ms(child(self.path, name))
         return None if touched_ms is None else max(0, self._now_ms() - touched_ms)
+
+    def _place_of(self, name: str) -> str:
+        return child(self.path, name)
 
     def _names(self) -> list[str]:
         try:
@@ -85,23 +68,34 @@ class HdfsHaDirectory(HaDirectory):
         except FileNotFoundError:
             return None
 
-    def _write(self, path: str, data: bytes, overwrite: bool) -> None:
+    def _create(self, path: str, data: bytes) -> bool:
+        try:
+            self._write(path, data, overwrites=False)
+        except FileExistsError:
+            return False
+        return True
+
+    def _replace(self, path: str, data: bytes) -> None:
+        self._write(path, data, overwrites=True)
+
+    def _write(self, path: str, data: bytes, overwrites: bool) -> None:
         temporary = child(self.path, f".{name_of(path)}-{uuid.uuid4().hex}")
         with self._files.create(temporary) as output:
             output.write(data)
             output.finish()
         self._doubtful.add(temporary)
-        with errors_at(path):
-            self._client.rename(path_of(temporary), path_of(path), overwrite)
+        self._files.rename(temporary, path, overwrites)
         self._doubtful.discard(temporary)
 
     def _touch(self, path: str) -> bool:
         try:
-            with errors_at(path):
-                self._client.set_times(path_of(path), self._now_ms(), _AS_IT_IS)
+            self._files.touch(path, self._now_ms())
         except FileNotFoundError:
             return False
         return True
+
+    def _delete(self, path: str) -> None:
+        self._files.delete(path)
 
     def _now_ms(self) -> int:
         """Return what the NameNode's clock says: when it has made a file."""
@@ -115,8 +109,8 @@ class HdfsHaDirectory(HaDirectory):
         return now_ms
 
     def _modified_ms(self, path: str) -> int | None:
-        with contextlib.suppress(FileNotFoundError), errors_at(path):
-            return int(self._client.get_file_info(path_of(path)).modification_time)
+        with contextlib.suppress(FileNotFoundError):
+            return self._files.entry(path).modified_ms
         return None
 
 

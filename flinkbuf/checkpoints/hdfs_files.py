@@ -24,6 +24,7 @@ _GATHERED = 1 << 20  # bytes of one call; smaller pieces wait for each other
 _WRITTEN_AGAIN = 16 << 20  # bytes of a file that are kept until it is whole
 _PAUSES_S = (0.1, 0.3, 1.0, 2.0, 4.0, 8.0)  # before a file is written again
 _CONF_OF_SPARK = os.path.join("__spark_conf__", "__hadoop_conf__")  # what spark-submit gives to containers of YARN
+_AS_IT_IS: Final = 2**64 - 1  # -1 to the NameNode: a time that stays
 _EXISTS = ("FileAlreadyExistsException", "AlreadyExists")
 _MISSING = ("FileNotFoundException", "FileNotFound", "LeaseExpiredException")
 
@@ -141,10 +142,18 @@ class HdfsFiles(Files):
                 raise FileExistsError(f"{path} is there already: it is never written again") from None
             raise
 
-    def rename(self, path: str, to: str) -> None:
-        """Give a file another name; FileNotFoundError if it does not exist, FileExistsError if the other name does."""
+    def rename(self, path: str, to: str, overwrites: bool = False) -> None:
+        """Give a file another name; FileNotFoundError if it does not exist.
+
+        Where there is a file of the other name, it is replaced, or FileExistsError is raised.
+        """
         with errors_at(path):
-            self._client.rename(path_of(path), path_of(to), False)
+            self._client.rename(path_of(path), path_of(to), overwrites)
+
+    def touch(self, path: str, modified_ms: int) -> None:
+        """Set when a file was modified; FileNotFoundError if it does not exist."""
+        with errors_at(path):
+            self._client.set_times(path_of(path), modified_ms, _AS_IT_IS)
 
     def delete(self, path: str) -> None:
         """Delete a file; if it does not exist: nothing."""

@@ -333,7 +333,7 @@ def test_a_write_whose_answer_is_lost_is_not_done_later(directory):
     place = ha_hdfs.HdfsHaDirectory(directory)
     place.make()
     place.do(protocol.Write("state-1", b"old"))
-    client, sent = place._client, []
+    client, sent = place._files._client, []
 
     class Lost:
         def rename(self, *arguments):
@@ -343,10 +343,10 @@ def test_a_write_whose_answer_is_lost_is_not_done_later(directory):
         def __getattr__(self, name):
             return getattr(client, name)
 
-    place._client = Lost()
+    place._files._client = Lost()
     with pytest.raises(OSError, match="the answer is lost"):
         place.do(protocol.Write("state-1", b"new"))
-    place._client = client
+    place._files._client = client
     assert place.do(protocol.Read("state-1")) == b"old"
     with pytest.raises(FileNotFoundError), hdfs_files.errors_at(directory):
         client.rename(*sent[0])
