@@ -5,7 +5,7 @@ Flink: SinkWriterOperator, CommitterOperator, PrintSinkFunction, CollectSinkFunc
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from flinkbuf._core.operators.sink_operator import SinkFunctionOperator, SinkWriterOperatorBase
@@ -33,6 +33,7 @@ from flinkbuf.streaming.state.state import ListStateDescriptor
 from flinkbuf.types.values import Watermark
 
 if TYPE_CHECKING:
+    from flinkbuf.streaming.state.operator_state import OperatorStateBackend
     from flinkbuf.streaming.state.snapshot import OperatorSnapshot
 
 WRITER_STATE = "writer_state"
@@ -162,6 +163,48 @@ class CollectBatchesOperator(CollectSinkOperator):
         return without_dictionaries(self._pages.element_of(value).batch)
 
 
+class PendingCommits:
+    """What is still to be committed, each with the checkpoint that it belongs to, in the state of an operator."""
+
+    def __init__(self) -> None:
+        self._requests: list[tuple[int, CommitRequest]] = []  # oldest first
+
+    def initialize(self, states: OperatorStateBackend) -> None:
+        """Get what was to be committed with the restored checkpoint or one before."""
+        self._committables = states.get_list_state(ListStateDescriptor(COMMITTABLES_STATE, None))
+        self._last = states.get_alike_list_state(ListStateDescriptor(LAST_CHECKPOINT_STATE, None))
+
+    @property
+    def restored_id(self) -> int | None:
+        """Return the checkpoint that the job goes on from; to be asked before one is taken."""
+        return max(self._last.get(), default=None)
+
+    def restored(self) -> list[CommitRequest]:
+        """Return what a restored checkpoint holds: it counts, so all of it is committed."""
+        found = sorted(self._committables.get(), key=lambda each: each[0])
+        return [CommitRequest(committable, is_restored=True) for _, committable in found]
+
+    def add(self, checkpoint_id: int, requests: Iterable[CommitRequest]) -> None:
+        """Have requests wait for a checkpoint."""
+        self._requests += [(checkpoint_id, request) for request in requests]
+
+    def keep(self, checkpoint_id: int) -> None:
+        """Put all that is not committed into the state."""
+        self._committables.update([(belongs_to, request.committable) for belongs_to, request in self._requests])
+        self._last.update([checkpoint_id])
+
+    def take_due(self, checkpoint_id: int) -> list[CommitRequest]:
+        """Take what belongs to a checkpoint that counts, or to one before whose notice was lost."""
+        due = [request for belongs_to, request in self._requests if belongs_to <= checkpoint_id]
+        self._requests = [each for each in self._requests if each[0] > checkpoint_id]
+        return due
+
+    def take_all(self) -> list[CommitRequest]:
+        """Take everything: no checkpoint follows."""
+        requests, self._requests = [request for _, request in self._requests], []
+        return requests
+
+
 class SinkWriterOperator(SinkWriterOperatorBase):
     """Writes with a `SinkWriter`; what the writer prepares is committed once it counts.
 
@@ -178,7 +221,7 @@ class SinkWriterOperator(SinkWriterOperatorBase):
         self._writer: SinkWriter | None = None
         self._committer: Committer | None = None
         self._prepared: list[CommitRequest] = []  # since the last checkpoint was taken
-        self._requests: list[tuple[int, CommitRequest]] = []  # with the checkpoint that each belongs to, oldest first
+        self._pending = PendingCommits()
         self._has_ended = False
 
     def initialize_state(self, snapshot: OperatorSnapshot | None) -> None:
@@ -186,8 +229,7 @@ class SinkWriterOperator(SinkWriterOperatorBase):
         super().initialize_state(snapshot)
         states = self.context.operator_state
         self._writer_states = states.get_list_state(ListStateDescriptor(WRITER_STATE, None))
-        self._committables = states.get_list_state(ListStateDescriptor(COMMITTABLES_STATE, None))
-        self._last = states.get_alike_list_state(ListStateDescriptor(LAST_CHECKPOINT_STATE, None))
+        self._pending.initialize(states)
 
     def open(self) -> None:
         """Commit at once what a restored checkpoint holds, since it counts; then make the writer.
@@ -196,15 +238,14 @@ class SinkWriterOperator(SinkWriterOperatorBase):
         be committed by this subtask.
         """
         self._committer = self._sink.create_committer()
-        restored = sorted(self._committables.get(), key=lambda each: each[0])
-        self._commit([CommitRequest(committable, is_restored=True) for _, committable in restored])
+        self._commit(self._pending.restored())
         context, states = self.context, self._writer_states.get()
         writer_context = WriterContext(
             context.task,
             context.processing_time,
             context.mailbox,
             context.metrics,
-            max(self._last.get(), default=None),
+            self._pending.restored_id,
             context.operator_id,
         )
         if states:
@@ -229,18 +270,15 @@ class SinkWriterOperator(SinkWriterOperatorBase):
 
     def snapshot_state(self, checkpoint_id: int) -> OperatorSnapshot:
         """Keep the writer's state, and all that is not committed; what was prepared waits for this checkpoint."""
-        self._requests += [(checkpoint_id, request) for request in self._prepared]
+        self._pending.add(checkpoint_id, self._prepared)
         self._prepared = []
         self._writer_states.update(self._opened_writer().snapshot_state(checkpoint_id))
-        self._committables.update([(belongs_to, request.committable) for belongs_to, request in self._requests])
-        self._last.update([checkpoint_id])
+        self._pending.keep(checkpoint_id)
         return super().snapshot_state(checkpoint_id)
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
         """Commit what belongs to this checkpoint, or to one before whose notice was lost."""
-        due = [request for belongs_to, request in self._requests if belongs_to <= checkpoint_id]
-        self._requests = [each for each in self._requests if each[0] > checkpoint_id]
-        self._commit(due)
+        self._commit(self._pending.take_due(checkpoint_id))
 
     def end_input(self, input_number: int) -> None:
         """Flush the rest at the end: it belongs to the next checkpoint, and to none that was taken before."""
@@ -251,7 +289,7 @@ class SinkWriterOperator(SinkWriterOperatorBase):
         """A bounded job has come to its end: if no checkpoint follows, what was written becomes visible now."""
         settings = self.context.settings
         if not (settings.checkpointing_enabled and settings.checkpoints_after_tasks_finish):
-            requests, self._requests = [*(request for _, request in self._requests), *self._prepared], []
+            requests = [*self._pending.take_all(), *self._prepared]
             self._prepared = []
             self._commit(requests)
 
@@ -316,26 +354,23 @@ class GlobalCommitterOperator(SinkFunctionOperator):
         self._sink = sink
         self._committer: GlobalCommitter | None = None
         self._prepared: list[object] = []  # since the last checkpoint was taken
-        self._requests: list[tuple[int, CommitRequest]] = []  # with the checkpoint that each belongs to, oldest first
+        self._pending = PendingCommits()
         self._last_id = 0  # the last checkpoint that was taken
 
     def initialize_state(self, snapshot: OperatorSnapshot | None) -> None:
         """Get what was to be committed with the restored checkpoint or one before."""
         super().initialize_state(snapshot)
-        states = self.context.operator_state
-        self._committables = states.get_list_state(ListStateDescriptor(COMMITTABLES_STATE, None))
-        self._last = states.get_alike_list_state(ListStateDescriptor(LAST_CHECKPOINT_STATE, None))
+        self._pending.initialize(self.context.operator_state)
 
     def open(self) -> None:
         """Make the committer, and commit at once what a restored checkpoint holds, since it counts."""
         super().open()
-        restored_id = max(self._last.get(), default=None)
+        restored_id = self._pending.restored_id
         self._last_id = restored_id or 0
         of = self.context
         context = CommitterContext(of.task, of.metrics, restored_id, of.operator_id, of.settings.checkpointing_enabled)
         self._committer = self._sink.create_global_committer(context)
-        restored = sorted(self._committables.get(), key=lambda each: each[0])
-        commit_all(self._committer, [CommitRequest(committable, is_restored=True) for _, committable in restored])
+        commit_all(self._committer, self._pending.restored())
 
     def _take(self, committable: object) -> None:
         self._prepared.append(committable)
@@ -344,29 +379,25 @@ class GlobalCommitterOperator(SinkFunctionOperator):
         """Keep all that is not committed; what came since the last checkpoint waits for this one."""
         self._combine(checkpoint_id)
         self._last_id = checkpoint_id
-        self._committables.update([(belongs_to, request.committable) for belongs_to, request in self._requests])
-        self._last.update([checkpoint_id])
+        self._pending.keep(checkpoint_id)
         return super().snapshot_state(checkpoint_id)
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
         """Commit what belongs to this checkpoint, or to one before whose notice was lost."""
-        due = [request for belongs_to, request in self._requests if belongs_to <= checkpoint_id]
-        self._requests = [each for each in self._requests if each[0] > checkpoint_id]
-        commit_all(self._opened_committer(), due)
+        commit_all(self._opened_committer(), self._pending.take_due(checkpoint_id))
 
     def finish(self) -> None:
         """A bounded job has come to its end: if no checkpoint follows, what was written becomes visible now."""
         settings = self.context.settings
         if not (settings.checkpointing_enabled and settings.checkpoints_after_tasks_finish):
             self._combine(self._last_id + 1)
-            requests, self._requests = [request for _, request in self._requests], []
-            commit_all(self._opened_committer(), requests)
+            commit_all(self._opened_committer(), self._pending.take_all())
 
     def _combine(self, checkpoint_id: int) -> None:
         prepared, self._prepared = self._prepared, []
         if prepared:
             committable = self._opened_committer().combine(prepared, checkpoint_id)
-            self._requests.append((checkpoint_id, CommitRequest(committable)))
+            self._pending.add(checkpoint_id, [CommitRequest(committable)])
 
     def _opened_committer(self) -> GlobalCommitter:
         if self._committer is None:
