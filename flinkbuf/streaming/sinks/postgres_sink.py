@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 from flinkbuf._core.value.own_value import copied_if_it_can
 from flinkbuf.errors import FlinkbufError
 from flinkbuf.log import logger
+from flinkbuf.streaming.sinks.batching_writer import BatchingWriter
 from flinkbuf.streaming.sinks.sink import CommitRequest, Committer, Sink, SinkContext, SinkWriter, WriterContext
 
 if TYPE_CHECKING:
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from psycopg import Connection
     from psycopg.sql import Composed
 
-    from flinkbuf.streaming.time.processing_time import TimerHandle
 
 DEFAULT_BATCH_SIZE = 1_000  # rows
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.1, 2.0  # before a commit is tried again
@@ -214,38 +214,28 @@ def _parameters_of(element: object) -> object:
     return (element,)
 
 
-class BatchWriter(SinkWriter):
+class BatchWriter(BatchingWriter):
     """Commits each batch; a record comes once, or several times after a failure."""
 
     def __init__(self, options: PostgresOptions, context: WriterContext) -> None:
-        self._options = options
-        self._time = context.processing_time
+        super().__init__(context, options.batch_size, options.batch_interval_ms)
         self._rows = Rows(options)
         self._connection = connect(options)
-        self._timer: TimerHandle | None = None
 
     def write(self, element: object, context: SinkContext) -> None:
         """Add a record to the batch."""
         count = self._rows.add(element)
-        if count >= self._options.batch_size:
-            self.flush(False)
-        elif count == 1 and self._options.batch_interval_ms:
-            due_ms = self._time.now_ms() + self._options.batch_interval_ms
-            self._timer = self._time.register_timer(due_ms, lambda timestamp_ms: self.flush(False))
+        self.added(count - 1, count)
 
-    def flush(self, end_of_input: bool) -> None:
+    def send(self) -> None:
         """Commit the batch."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
         if self._rows.batch:
             with self._connection.transaction():
                 self._rows.send(self._connection)
 
     def close(self) -> None:
         """Close the connection."""
-        if self._timer is not None:
-            self._timer.cancel()
+        super().close()
         self._connection.close()
 
 

@@ -8,14 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from flinkbuf._core.value.own_value import copied_if_it_can
 from flinkbuf.errors import FlinkbufError
+from flinkbuf.streaming.sinks.batching_writer import BatchingWriter
 from flinkbuf.streaming.sinks.sink import Sink, SinkContext, SinkWriter, WriterContext
-
-if TYPE_CHECKING:
-    from flinkbuf.streaming.time.processing_time import TimerHandle
 
 DEFAULT_BATCH_SIZE = 1_000  # commands
 _TRIES = 5  # of a batch whose connection breaks
@@ -97,8 +95,8 @@ def commands_of(made: object) -> list[tuple[object, ...]]:
     return found
 
 
-class RedisWriter(SinkWriter):
-    """Sends commands in batches: when there are enough, after a time, and before each checkpoint."""
+class RedisWriter(BatchingWriter):
+    """Sends commands in batches."""
 
     def __init__(self, options: RedisOptions, context: WriterContext) -> None:
         redis = redis_module()
@@ -106,10 +104,8 @@ class RedisWriter(SinkWriter):
         from redis.retry import Retry
 
         assert options.commands is not None, "the builder has asked for it"
+        super().__init__(context, options.batch_size, options.batch_interval_ms)
         self._commands = options.commands
-        self._options = options
-        self._time = context.processing_time
-        self._timer: TimerHandle | None = None
         self._batch: list[tuple[object, ...]] = []
         retry = Retry(ExponentialBackoff(cap=_LONGEST_WAIT_S, base=_FIRST_WAIT_S), _TRIES)
         broken = [redis.exceptions.ConnectionError, redis.exceptions.TimeoutError]
@@ -123,21 +119,13 @@ class RedisWriter(SinkWriter):
     def write(self, element: object, context: SinkContext) -> None:
         """Add the commands of a record to the batch."""
         made = commands_of(self._commands(element))
-        if not made:
-            return
-        is_first = not self._batch
-        self._batch += [copied_if_it_can(each) for each in made]
-        if len(self._batch) >= self._options.batch_size:
-            self.flush(False)
-        elif is_first and self._options.batch_interval_ms:
-            due_ms = self._time.now_ms() + self._options.batch_interval_ms
-            self._timer = self._time.register_timer(due_ms, lambda timestamp_ms: self.flush(False))
+        if made:
+            before = len(self._batch)
+            self._batch += [copied_if_it_can(each) for each in made]
+            self.added(before, len(self._batch))
 
-    def flush(self, end_of_input: bool) -> None:
+    def send(self) -> None:
         """Send the batch and wait for its answers."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
         if not self._batch:
             return
         pipeline = self._client.pipeline(transaction=False)
@@ -150,7 +138,6 @@ class RedisWriter(SinkWriter):
         self._batch = []
 
     def close(self) -> None:
-        """Close the connection; what was not flushed comes again."""
-        if self._timer is not None:
-            self._timer.cancel()
+        """Close the connection; what was not sent comes again."""
+        super().close()
         self._client.close()
