@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -62,7 +63,7 @@ class KeyColumns:
         keys = list(zip(*(columns[position] for position in self.positions), strict=True))
         by_key: dict[Key, list[Row]] = {}
         users: dict[Key, tuple[Any, ...]] = {}
-        identities = keys if self._are_plain() else [self._identity(key) for key in keys]
+        identities = keys if self._are_plain else [self._identity(key) for key in keys]
         names, new = self.names, tuple.__new__
         for key, identity, values in zip(keys, identities, zip(*columns, strict=True), strict=True):
             row = new(Row, values)
@@ -77,14 +78,16 @@ class KeyColumns:
 
     def key_of(self, identity: Key) -> tuple[Any, ...]:
         """Return the key as users see it."""
-        if self._are_plain():
+        if self._are_plain:
             return identity
         return tuple(
             pa.scalar(each, kind).as_py() if pa.types.is_timestamp(kind) and isinstance(each, int) else each
             for each, kind in zip(from_lookup(identity, self.schema), self.arrow_types, strict=True)
         )
 
+    @cached_property
     def _are_plain(self) -> bool:
+        """Whether keys are equal where their values are, so that they stand for themselves."""
         return not has_floats(self.schema) and not any(pa.types.is_timestamp(kind) for kind in self.arrow_types)
 
     def _identity(self, key: tuple[Any, ...]) -> Key:
