@@ -214,6 +214,7 @@ DOES_WITHOUT = {
     "interval_join_operator": (LOOP_OVER_OBJECTS | {"bench"}, "calls of the user's functions, as process_operator"),
     "key_context": (LOOP_OVER_OBJECTS | {"test.py", "bench"}, "two fields; met through state and timers"),
     "stream_operator": (LOOP_OVER_OBJECTS | {"test.py", "bench"}, "what operators derive from; met through each"),
+    "delayed_operator": (LOOP_OVER_OBJECTS | {"pyi", "test.py", "bench"}, "tested as what derives from it"),
     "function_operator": (LOOP_OVER_OBJECTS | {"bench"}, "calls of the user's functions; timed in bench_streaming.py"),
     "batch_operator": (
         LOOP_OVER_OBJECTS | {"test.py", "bench"},

@@ -2,23 +2,19 @@ cimport cython
 from libc.stdint cimport int64_t
 
 from flinkbuf._core.flow.batch_records cimport BatchToRecords, RecordsToBatch
+from flinkbuf._core.operators.delayed_operator cimport DelayedOperator
 from flinkbuf._core.operators.stream_operator cimport StreamOperator
 from flinkbuf._core.value.type_codec cimport TypeCodec
 
 
-cdef class GatheringOperator(StreamOperator):
-    cdef object lifecycle
+cdef class GatheringOperator(DelayedOperator):
     cdef RecordsToBatch gathered
-    cdef int64_t max_delay_ms       # -1: none
     cdef int64_t* timestamps        # of what is gathered
     cdef int64_t timestamp_count, timestamp_room
     cdef bint has_timestamps
-    cdef object timer               # of the batch that is being gathered, or an earlier one; None: none waits
-    cdef int64_t began_ms           # when the first record of the batch came
 
     cdef int gather(self, object value, int64_t timestamp) except -1
     cdef int note_timestamp(self, int64_t timestamp) except -1
-    cdef int begin_batch(self) except -1
     cdef int flush(self) except -1
     cdef int give(self, object batch, object timestamps) except -1
     cdef object take_timestamps(self)

@@ -14,41 +14,26 @@ from libc.string cimport memcpy
 
 from flinkbuf._core.flow.batch_records cimport BatchToRecords, RecordsToBatch
 from flinkbuf._core.value.python_object cimport FB_IDENTITY
+from flinkbuf._core.operators.delayed_operator cimport DelayedOperator
 from flinkbuf._core.operators.stream_operator cimport StreamOperator
 
 
-cdef class GatheringOperator(StreamOperator):
+cdef class GatheringOperator(DelayedOperator):
     """Gathers records; what becomes of a batch says the subclass.
 
     Parameters
     ----------
     gathered : RecordsToBatch
-    lifecycle : object, optional
-        With open(runtime_context) and close().
-    max_delay_ms : int, default -1
-        How long a record may wait for others; -1: as long as event time stands still. In batch execution nobody waits
-        for it.
+    lifecycle, max_delay_ms
+        As of `DelayedOperator`.
     """
 
     def __init__(self, RecordsToBatch gathered not None, lifecycle=None, int64_t max_delay_ms=-1):
-        self.gathered, self.lifecycle = gathered, lifecycle
-        self.max_delay_ms = max_delay_ms
+        DelayedOperator.__init__(self, lifecycle, max_delay_ms)
+        self.gathered = gathered
 
     def __dealloc__(self):
         PyMem_Free(self.timestamps)
-
-    def open(self):
-        if self.context.settings.is_batch:
-            self.max_delay_ms = -1
-        if self.lifecycle is not None:
-            self.lifecycle.open(self.context.runtime_context)
-
-    def close(self):
-        if self.timer is not None:
-            self.timer.cancel()
-            self.timer = None
-        if self.lifecycle is not None:
-            self.lifecycle.close()
 
     cpdef process_element(self, object value, int64_t timestamp):
         self.gather(value, timestamp)
@@ -56,7 +41,7 @@ cdef class GatheringOperator(StreamOperator):
     cdef int gather(self, object value, int64_t timestamp) except -1:
         cdef bint is_full
         if self.gathered.count == 0 and self.max_delay_ms >= 0:
-            self.begin_batch()
+            self.begin_delay()
         self.value_in_hand = value
         self.is_in_function = True  # a value that is not of the type is told as the function's own error
         is_full = self.gathered.add(value)
@@ -70,42 +55,11 @@ cdef class GatheringOperator(StreamOperator):
         self.flush()
         self.emit_watermark(timestamp)
 
-    cpdef process_watermark_status(self, bint is_idle):
-        self.flush()
-        self.output.emit_watermark_status(is_idle)
+    cdef bint has_waiting(self) noexcept:
+        return self.gathered.count > 0
 
-    def prepare_snapshot_pre_barrier(self, int64_t checkpoint_id):
-        """What came before the barrier leaves before it."""
-        self.flush()
-
-    def end_input(self, int input_number):
-        self.flush()
-
-    def finish(self):
-        self.flush()
-
-    # ---- time
-
-    cdef int begin_batch(self) except -1:
-        """The first record of a batch has come; a timer that waits since an earlier one is used again."""
-        self.began_ms = self.context.processing_time.now_ms()
-        if self.timer is None:
-            self.wait()
-        return 0
-
-    def wait(self):
-        """Have the batch flushed when its first record has waited long enough."""
-        self.timer = self.context.processing_time.register_timer(self.began_ms + self.max_delay_ms - 1, self.end_wait)
-
-    def end_wait(self, timestamp):
-        """The timer; the batch at hand may have begun after it was set."""
-        self.timer = None
-        if self.gathered.count == 0:
-            return
-        if self.context.processing_time.now_ms() - self.began_ms >= self.max_delay_ms:
-            self.flush()
-        else:
-            self.wait()
+    cdef int flush_all(self) except -1:
+        return self.flush()
 
     cdef int note_timestamp(self, int64_t timestamp) except -1:
         cdef int64_t room

@@ -1,8 +1,8 @@
 from libc.stdint cimport int64_t
 
 from flinkbuf._core.operators.aggregate_operator cimport FieldReduce
+from flinkbuf._core.operators.delayed_operator cimport DelayedOperator
 from flinkbuf._core.operators.incremental_window_operator cimport AGGREGATE, REDUCE, gathering
-from flinkbuf._core.operators.stream_operator cimport StreamOperator
 from flinkbuf._core.state.key_context cimport KeyContext
 from flinkbuf._core.state.keyed_state cimport KeyedState
 
@@ -20,13 +20,12 @@ cdef class Panes:
     cdef int64_t start_of(self, object value, int64_t timestamp) except? -1
 
 
-cdef class CombiningOperator(StreamOperator):
-    cdef object selector, make_state, lifecycle
+cdef class CombiningOperator(DelayedOperator):
+    cdef object selector, make_state
     cdef object reduce                          # of a reduction
     cdef FieldReduce field_reduce               # `reduce`, if it is one
     cdef object create_accumulator, add_value   # of an aggregation
     cdef Panes panes            # None: what a key has is not told apart by time
-    cdef int64_t max_delay_ms   # how long a record may wait for others; -1: as long as event time stands still
     cdef KeyContext keys
     cdef KeyedState state       # holds nothing: says what is kept of a value
     cdef gathering how
@@ -34,11 +33,8 @@ cdef class CombiningOperator(StreamOperator):
     cdef dict recent            # that of the pane of the record before
     cdef int64_t recent_start
     cdef readonly Py_ssize_t count  # of what is combined now
-    cdef object timer           # None: none waits
-    cdef int64_t began_ms       # when the first record came of what is combined now
 
     cdef dict of_pane(self, int64_t start)
     cdef object combined(self, object before, object value)
     cdef int flush(self, int64_t watermark) except -1
     cdef int flush_pane(self, object start, dict entries) except -1
-    cdef int begin(self) except -1

@@ -50,7 +50,7 @@ cdef class Panes:
         return timestamp - (rest if rest >= 0 else rest + self.length_ms)
 
 
-cdef class CombiningOperator(StreamOperator):
+cdef class CombiningOperator(DelayedOperator):
     """Reduces or aggregates the records of each key that come within a short while.
 
     Parameters
@@ -67,19 +67,16 @@ cdef class CombiningOperator(StreamOperator):
         Of windows; one of the two is given.
     panes : Panes, optional
         What belongs to different windows of event time stays apart. None: there are no such windows.
-    lifecycle : object, optional
-        Has open(runtime_context) and close().
-    max_delay_ms : int, default -1
-        How long a record may wait for others where there are no panes; -1: as long as event time stands still. In batch
-        execution nobody waits for it.
+    lifecycle, max_delay_ms
+        As of `DelayedOperator`; where there are panes, records wait as long as event time stands still.
     """
 
     def __init__(self, selector, key_codec, make_state, *, reduce=None, aggregate_function=None, Panes panes=None,
                  lifecycle=None, int64_t max_delay_ms=-1):
-        self.selector, self.make_state, self.lifecycle = selector, make_state, lifecycle
+        DelayedOperator.__init__(self, lifecycle, -1 if panes is not None else max_delay_ms)
+        self.selector, self.make_state = selector, make_state
         self.keys = KeyContext(key_codec)
         self.panes = panes
-        self.max_delay_ms = -1 if panes is not None else max_delay_ms
         if reduce is not None:
             self.how, self.reduce = REDUCE, reduce
             self.field_reduce = <FieldReduce>reduce if isinstance(reduce, FieldReduce) else None
@@ -92,18 +89,11 @@ cdef class CombiningOperator(StreamOperator):
         self.state = self.make_state(self.keys)
         if self.context.owns_records:
             self.state.own_given()
-        if self.context.settings.is_batch:
-            self.max_delay_ms = -1
-        if self.lifecycle is not None:
-            self.lifecycle.open(self.context.runtime_context)
+        DelayedOperator.open(self)
 
     def close(self):
-        if self.timer is not None:
-            self.timer.cancel()
-            self.timer = None
         self.keys.clear()
-        if self.lifecycle is not None:
-            self.lifecycle.close()
+        DelayedOperator.close(self)
 
     cpdef process_element(self, object value, int64_t timestamp):
         cdef PyObject* found
@@ -126,10 +116,10 @@ cdef class CombiningOperator(StreamOperator):
             entry.value = value
             entries[self.keys.token] = entry
             self.count += 1
-            if self.count == 1 and self.max_delay_ms >= 0:
-                self.begin()
-            if self.count >= MAX_COUNT:
-                self.flush(INT64_MAX)
+            if self.count == 1 and self.max_delay_ms > 0:
+                self.begin_delay()
+            if self.count >= MAX_COUNT or self.max_delay_ms == 0:
+                self.flush_all()
             return
         entry.value = value
         if timestamp > entry.timestamp:
@@ -198,41 +188,8 @@ cdef class CombiningOperator(StreamOperator):
         self.flush(timestamp)
         self.emit_watermark(timestamp)
 
-    cpdef process_watermark_status(self, bint is_idle):
-        self.flush(INT64_MAX)  # nobody waits for an idle channel's watermarks
-        self.output.emit_watermark_status(is_idle)
+    cdef bint has_waiting(self) noexcept:
+        return self.count > 0
 
-    def prepare_snapshot_pre_barrier(self, int64_t checkpoint_id):
-        """What came before the barrier leaves before it."""
-        self.flush(INT64_MAX)
-
-    def end_input(self, int input_number):
-        self.flush(INT64_MAX)
-
-    def finish(self):
-        self.flush(INT64_MAX)
-
-    # ---- time
-
-    cdef int begin(self) except -1:
-        """The first record has come; a timer that waits since an earlier one is used again."""
-        self.began_ms = self.context.processing_time.now_ms()
-        if self.max_delay_ms == 0:
-            self.flush(INT64_MAX)
-        elif self.timer is None:
-            self.wait()
-        return 0
-
-    def wait(self):
-        """Have what is combined leave when its first record has waited long enough."""
-        self.timer = self.context.processing_time.register_timer(self.began_ms + self.max_delay_ms - 1, self.end_wait)
-
-    def end_wait(self, timestamp):
-        """The timer; what is combined now may have begun after it was set."""
-        self.timer = None
-        if self.count == 0:
-            return
-        if self.context.processing_time.now_ms() - self.began_ms >= self.max_delay_ms:
-            self.flush(INT64_MAX)
-        else:
-            self.wait()
+    cdef int flush_all(self) except -1:
+        return self.flush(INT64_MAX)
