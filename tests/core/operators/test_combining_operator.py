@@ -80,21 +80,24 @@ def test_too_many_keys_leave_at_once():
         assert harness.operator.count == 1
 
 
+class SumOfSecond(AggregateFunction):
+    def create_accumulator(self):
+        return 0
+
+    def add(self, value, accumulator):
+        return accumulator + value[1]
+
+    def get_result(self, accumulator):
+        return accumulator
+
+    def merge(self, acc_a, acc_b):
+        return acc_a + acc_b
+
+
 def windows_of_two(assigner):
-    class Sum(AggregateFunction):
-        def create_accumulator(self):
-            return 0
-
-        def add(self, value, accumulator):
-            return accumulator + value[1]
-
-        def get_result(self, accumulator):
-            return accumulator
-
-        def merge(self, acc_a, acc_b):
-            return acc_a + acc_b
-
-    factory = WindowOperatorFactory(assigner, key_selector=COMBINED_KEY, aggregate_function=Sum(), two_phase=True)
+    factory = WindowOperatorFactory(
+        assigner, key_selector=COMBINED_KEY, aggregate_function=SumOfSecond(), two_phase=True
+    )
     return OperatorHarness(factory.combining(key_of, None, 100)(), is_keyed=False)
 
 
@@ -225,20 +228,6 @@ def test_an_error_of_the_function_leaves_what_was_combined_as_it_was():
 class Second(TimestampAssigner):
     def extract_timestamp(self, value, record_timestamp):
         return value[2]
-
-
-class SumOfSecond(AggregateFunction):
-    def create_accumulator(self):
-        return 0
-
-    def add(self, value, accumulator):
-        return accumulator + value[1]
-
-    def get_result(self, accumulator):
-        return accumulator
-
-    def merge(self, acc_a, acc_b):
-        return acc_a + acc_b
 
 
 def environment(parallelism, target="embedded", mode="streaming"):
