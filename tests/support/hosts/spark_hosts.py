@@ -17,6 +17,7 @@ MASTER_PORT = 7077
 WORKERS = ("worker1", "worker2", "worker3")
 NAMES = ("master", *WORKERS, "driver", "driver2", "outside")
 PROGRAM = PACKAGE_HOME / "tests" / "support" / "programs" / "hosts_driver.py"
+PYTHON_PATH = os.pathsep.join(map(str, (PACKAGE_HOME, PROGRAM.parent)))
 DEPLOY = "org.apache.spark.deploy"
 START_S, ANSWER_S = 90, 120
 PATIENT_S = 10  # so long Spark waits for a machine that says nothing
@@ -65,7 +66,7 @@ class SparkHosts:
             "SPARK_SCALA_VERSION": "2.13",
             "SPARK_LOCAL_DIRS": str(host.temporary),
             "PYSPARK_PYTHON": sys.executable,
-            "PYTHONPATH": os.pathsep.join(map(str, (PACKAGE_HOME, PROGRAM.parent))),
+            "PYTHONPATH": PYTHON_PATH,
             **CREDENTIALS,
         }
 
@@ -73,34 +74,13 @@ class SparkHosts:
         """Start a driver, ``support/programs/hosts_driver.py``, with more settings of Spark."""
         place = self.hosts[host]
         conf = {
+            **driver_settings(host),
             "spark.master": f"spark://master:{MASTER_PORT}",
-            "spark.driver.host": host,
-            "spark.driver.bindAddress": "0.0.0.0",
-            "spark.driver.port": str(DRIVER_PORT),
-            "spark.blockManager.port": str(BLOCK_PORT),
-            "spark.port.maxRetries": "8",
-            "spark.driver.memory": "512m",
-            "spark.executor.memory": "512m",
-            "spark.executor.cores": "2",
-            "spark.executor.extraJavaOptions": "-XX:-UsePerfData -XX:TieredStopAtLevel=1",
             "spark.driver.extraJavaOptions": " ".join(java_options(place)),
-            "spark.executorEnv.PYTHONPATH": os.pathsep.join(map(str, (PACKAGE_HOME, PROGRAM.parent))),
-            "spark.pyspark.python": sys.executable,
             **{f"spark.executorEnv.{name}": value for name, value in CREDENTIALS.items()},
-            "spark.network.timeout": f"{PATIENT_S}s",
-            "spark.network.timeoutInterval": "1s",
-            "spark.executor.heartbeatInterval": "1s",
-            "spark.ui.enabled": "false",
-            "spark.ui.showConsoleProgress": "false",
-            "spark.log.level": "ERROR",
-            "spark.flinkbuf.driver.port": FLINKBUF_DRIVER_PORTS,
-            "spark.flinkbuf.driver.bindAddress": "0.0.0.0",
             **spark,
         }
-        words = json.dumps({"spark": conf, "shared": SHARED, "data_ports": DATA_PORTS, "page": PAGE_PORT})
-        process = place.start(sys.executable, PROGRAM, words, **self._variables(place))
-        process.wait_for("started\n", START_S)
-        return SparkDriver(process)
+        return started_driver(place, conf, START_S, **self._variables(place))
 
     def sockets_left(self):
         """Return the sockets on each host at ports that flinkbuf was given, but for where a driver listens."""
@@ -123,6 +103,39 @@ class SparkHosts:
 
     def __exit__(self, *error):
         self.hosts.__exit__(*error)
+
+
+def driver_settings(host):
+    """Return the settings of Spark that a driver on a host has in each kind of cluster."""
+    return {
+        "spark.driver.host": host,
+        "spark.driver.bindAddress": "0.0.0.0",
+        "spark.driver.port": str(DRIVER_PORT),
+        "spark.blockManager.port": str(BLOCK_PORT),
+        "spark.port.maxRetries": "8",
+        "spark.driver.memory": "512m",
+        "spark.executor.memory": "512m",
+        "spark.executor.cores": "2",
+        "spark.executor.extraJavaOptions": "-XX:-UsePerfData -XX:TieredStopAtLevel=1",
+        "spark.executorEnv.PYTHONPATH": PYTHON_PATH,
+        "spark.pyspark.python": sys.executable,
+        "spark.network.timeout": f"{PATIENT_S}s",
+        "spark.network.timeoutInterval": "1s",
+        "spark.executor.heartbeatInterval": "1s",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.log.level": "ERROR",
+        "spark.flinkbuf.driver.port": FLINKBUF_DRIVER_PORTS,
+        "spark.flinkbuf.driver.bindAddress": "0.0.0.0",
+    }
+
+
+def started_driver(place, conf, timeout_s, **variables):
+    """Start a driver, ``support/programs/hosts_driver.py``, on a host."""
+    words = json.dumps({"spark": conf, "shared": SHARED, "data_ports": DATA_PORTS, "page": PAGE_PORT})
+    process = place.start(sys.executable, PROGRAM, words, **variables)
+    process.wait_for("started\n", timeout_s)
+    return SparkDriver(process)
 
 
 class SparkDriver:

@@ -1,15 +1,12 @@
 """Hadoop on hosts of its own: NameNode and ResourceManager on one, a DataNode and a NodeManager on each of three, and
 Spark's driver on a fifth, in client mode."""
 
-import json
-import os
 import re
 import sys
 from pathlib import Path
 
-from support.hosts.hosts import SHARED, hosts_or_skip
-from support.hosts.spark_hosts import PROGRAM, START_S, WORKERS, SparkDriver, spark_home
-from support.programs.spark_driver import PACKAGE_HOME
+from support.hosts.hosts import hosts_or_skip
+from support.hosts.spark_hosts import PYTHON_PATH, START_S, WORKERS, driver_settings, spark_home, started_driver
 from support.servers.hadoop_daemons import (
     DATANODE,
     NAMENODE,
@@ -80,45 +77,24 @@ class YarnHosts:
         """Start a driver, ``support/programs/hosts_driver.py``, on YARN, with more settings of Spark."""
         place = self.hosts[host]
         conf = {
+            **driver_settings(host),
             "spark.master": "yarn",
             "spark.submit.deployMode": "client",
             "spark.yarn.jars": f"local:{spark_home()}/jars/*",
             "spark.yarn.am.memory": "384m",
-            "spark.driver.host": host,
-            "spark.driver.bindAddress": "0.0.0.0",
-            "spark.driver.port": str(DRIVER_PORT),
-            "spark.blockManager.port": str(BLOCK_PORT),
-            "spark.port.maxRetries": "8",
-            "spark.driver.memory": "512m",
             "spark.executor.instances": "3",
-            "spark.executor.memory": "512m",
-            "spark.executor.cores": "2",
             "spark.dynamicAllocation.enabled": "false",
-            "spark.executor.extraJavaOptions": "-XX:-UsePerfData -XX:TieredStopAtLevel=1",
-            "spark.executorEnv.PYTHONPATH": os.pathsep.join(map(str, (PACKAGE_HOME, PROGRAM.parent))),
-            "spark.pyspark.python": sys.executable,
-            "spark.network.timeout": "10s",
-            "spark.network.timeoutInterval": "1s",
-            "spark.executor.heartbeatInterval": "1s",
-            "spark.ui.enabled": "false",
-            "spark.ui.showConsoleProgress": "false",
-            "spark.log.level": "ERROR",
-            "spark.flinkbuf.driver.port": FLINKBUF_DRIVER_PORTS,
-            "spark.flinkbuf.driver.bindAddress": "0.0.0.0",
             **spark,
         }
-        words = json.dumps({"spark": conf, "shared": SHARED, "data_ports": DATA_PORTS, "page": PAGE_PORT})
         variables = {
             **_variables(),
             "HADOOP_CONF_DIR": self._conf_text(host),
             "SPARK_HOME": str(spark_home()),
             "SPARK_LOCAL_DIRS": str(place.temporary),
             "PYSPARK_PYTHON": sys.executable,
-            "PYTHONPATH": os.pathsep.join(map(str, (PACKAGE_HOME, PROGRAM.parent))),
+            "PYTHONPATH": PYTHON_PATH,
         }
-        process = place.start(sys.executable, PROGRAM, words, **variables)
-        process.wait_for("started\n", 2 * START_S)
-        return SparkDriver(process)
+        return started_driver(place, conf, 2 * START_S, **variables)
 
     def containers(self):
         """Return (host, process id outside, container's id) of each executor's Java process."""
