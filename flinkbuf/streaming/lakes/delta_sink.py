@@ -366,13 +366,6 @@ class DeltaCommitter(TableCommitter):
             ),
         )
 
-    def remove(self, commit: TableCommit) -> None:
-        """Delete files."""
-        files = self._place.file_system()
-        for each in commit.files:
-            with contextlib.suppress(OSError):
-                files.delete_file(each.path)
-
     def _open_or_create(self) -> DeltaTable:
         table = self._place.open()
         if table is None:

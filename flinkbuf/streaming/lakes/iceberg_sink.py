@@ -179,12 +179,6 @@ class IcebergCommitter(TableCommitter):
                 for each in commit.files:
                     files.append_data_file(each.to_data_file())
 
-    def remove(self, commit: TableCommit) -> None:
-        """Delete files."""
-        for each in commit.files:
-            with contextlib.suppress(Exception):
-                self._table.io.delete(each.path)
-
 
 def _errors_of_databases() -> tuple[type[Exception], ...]:
     try:

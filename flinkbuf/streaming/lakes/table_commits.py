@@ -188,16 +188,15 @@ class TableCommitter(GlobalCommitter):
     def append(self, commit: TableCommit) -> None:
         """Add files to the table as it was when `last_committed` looked, or fail if another has committed the same."""
 
-    @abstractmethod
-    def remove(self, commit: TableCommit) -> None:
-        """Delete files that never became part of the table."""
-
     def combine(self, committables: Sequence[Any], checkpoint_id: int) -> TableCommit:
         """Return what is committed for a checkpoint."""
         return TableCommit(self._name, self._application, checkpoint_id, tuple(committables))
 
     def commit(self, requests: Sequence[CommitRequest]) -> None:
-        """Commit each, unless the table says that it was."""
+        """Commit each, unless the table says that it was.
+
+        Then its files stay: they may be those that were committed, given once more to a committer that has begun again.
+        """
         for request in requests:
             try:
                 self._commit(request)
@@ -218,8 +217,6 @@ class TableCommitter(GlobalCommitter):
         if done is None or done < commit.checkpoint_id:
             self.append(commit)
             return
-        if not request.is_restored and not request.attempts:
-            self.remove(commit)  # an earlier attempt has committed files of its own with all of these rows
         request.signal_already_committed()
 
     def _find_application(self) -> str:

@@ -15,10 +15,10 @@ from support.worlds.failing_sinks import play, values_of, write_with_failures  #
 from support.worlds.global_commits import GlobalSink  # noqa: E402
 
 from flinkbuf.common import Configuration, Duration, Types, WatermarkStrategy  # noqa: E402
-from flinkbuf.datastream import StreamExecutionEnvironment  # noqa: E402
+from flinkbuf.datastream import RuntimeExecutionMode, StreamExecutionEnvironment  # noqa: E402
 from flinkbuf.datastream.connectors.delta import DeltaSink, DeltaSource, DeltaTableError  # noqa: E402
 from flinkbuf.streaming.chain.operator_config import ExecutionSettings  # noqa: E402
-from flinkbuf.streaming.lakes import table_commits  # noqa: E402
+from flinkbuf.streaming.lakes import delta_sink, table_commits  # noqa: E402
 from flinkbuf.streaming.lakes.delta_table import partition_text, partition_value  # noqa: E402
 from flinkbuf.streaming.lakes.table_commits import LakeTableError  # noqa: E402
 
@@ -217,7 +217,23 @@ def test_without_checkpoints_there_is_one_version_at_the_end(path):
         each.finish()
         each.close()
     assert numbers_of(path) == list(range(5)) and version_of(path) == 1
-    assert len(list(Path(path).glob("*.parquet"))) == 2
+
+
+def test_a_committer_of_a_batch_job_that_begins_again_finds_its_commit_and_leaves_the_files_alone(path, monkeypatch):
+    """The writers' files are given to it once more: they have ended, and what they gave lies there until the job ends."""
+    failures = iter([RuntimeError("the planted failure behind the commit")])
+
+    def close(self):
+        for error in failures:
+            raise error
+
+    monkeypatch.setattr(delta_sink.DeltaCommitter, "close", close)
+    env = environment(2, restart_strategy__type="fixed-delay", restart_strategy__fixed_delay__delay="1 ms")
+    env.set_runtime_mode(RuntimeExecutionMode.BATCH)
+    env.from_collection([(1, "a"), (2, "b")]).as_columns("n bigint, word string").sink_to(builder(path).build())
+    env.execute()
+    assert next(failures, None) is None
+    assert numbers_of(path) == [1, 2]
 
 
 def test_what_dead_attempts_have_left_goes_with_vacuum(path):

@@ -17,10 +17,10 @@ from support.worlds.failing_sinks import play, values_of, write_with_failures  #
 from support.worlds.global_commits import GlobalSink  # noqa: E402
 
 from flinkbuf.common import Configuration, Duration, Types, WatermarkStrategy  # noqa: E402
-from flinkbuf.datastream import StreamExecutionEnvironment  # noqa: E402
+from flinkbuf.datastream import RuntimeExecutionMode, StreamExecutionEnvironment  # noqa: E402
 from flinkbuf.datastream.connectors.iceberg import IcebergSink, IcebergSource, IcebergTableError  # noqa: E402
 from flinkbuf.streaming.chain.operator_config import ExecutionSettings  # noqa: E402
-from flinkbuf.streaming.lakes import table_commits  # noqa: E402
+from flinkbuf.streaming.lakes import iceberg_sink, table_commits  # noqa: E402
 from flinkbuf.streaming.lakes.table_commits import LakeTableError  # noqa: E402
 
 NO_WATERMARKS = WatermarkStrategy.no_watermarks()
@@ -238,7 +238,24 @@ def test_without_checkpoints_there_is_one_snapshot_at_the_end(lake):
         each.end_input()
         each.finish()
         each.close()
-    assert lake.numbers == list(range(5)) and len(lake.snapshots) == 1 and len(lake.files) == 2
+    assert lake.numbers == list(range(5)) and len(lake.snapshots) == 1
+
+
+def test_a_committer_of_a_batch_job_that_begins_again_finds_its_commit_and_leaves_the_files_alone(lake, monkeypatch):
+    """The writers' files are given to it once more: they have ended, and what they gave lies there until the job ends."""
+    failures = iter([RuntimeError("the planted failure behind the commit")])
+
+    def close(self):
+        for error in failures:
+            raise error
+
+    monkeypatch.setattr(iceberg_sink.IcebergCommitter, "close", close)
+    env = environment(2, restart_strategy__type="fixed-delay", restart_strategy__fixed_delay__delay="1 ms")
+    env.set_runtime_mode(RuntimeExecutionMode.BATCH)
+    env.from_collection([(1, "a"), (2, "b")]).as_columns("n bigint, word string").sink_to(lake.sink().build())
+    env.execute()
+    assert next(failures, None) is None
+    assert lake.numbers == [1, 2]
 
 
 def test_partitions_and_types_are_those_of_the_table(tmp_path):
