@@ -158,18 +158,13 @@ class DeltaWriter(TableWriter):
             if file is None:
                 file = self._open[values] = self._begin(values)
             if file.write(rows) >= self._file_bytes:
-                self._ended.append(self._open.pop(values).finish())
+                self._end(values)
 
     def flush(self, end_of_input: bool) -> None:
         """End all files: what they have belongs to the next checkpoint, or to the end."""
         self.add_rows()
-        while self._open:
-            _, file = self._open.popitem()
-            try:
-                self._ended.append(file.finish())
-            except BaseException:
-                file.abandon()
-                raise
+        for values in list(self._open):
+            self._end(values)
 
     def prepare_commit(self) -> Sequence[DeltaFile]:
         """Return the files that were ended since the last call."""
@@ -183,6 +178,14 @@ class DeltaWriter(TableWriter):
         for ended in self._ended:
             with contextlib.suppress(OSError):
                 self._files.delete_file(ended.path)
+
+    def _end(self, values: tuple[str | None, ...]) -> None:
+        file = self._open.pop(values)
+        try:
+            self._ended.append(file.finish())
+        except BaseException:
+            file.abandon()
+            raise
 
     def _begin(self, values: tuple[str | None, ...]) -> OpenDeltaFile:
         partition = dict(zip(self._partition_by, values, strict=True))
@@ -278,8 +281,8 @@ def stats_of(metadata: Any, schema: pa.Schema) -> dict[str, Any]:
     for group in map(metadata.row_group, range(metadata.num_row_groups)):
         for column in map(group.column, range(group.num_columns)):
             name, found = column.path_in_schema, column.statistics
-            if name not in schema.names:
-                continue  # a part of a nested one
+            if name not in schema.names or "." in name:
+                continue  # a part of a nested one, or called like one
             if found is None or not found.has_null_count:
                 unknown.add(name)
                 continue
@@ -289,13 +292,22 @@ def stats_of(metadata: Any, schema: pa.Schema) -> dict[str, Any]:
             if not found.has_min_max or not _is_ordered(schema.field(name).type):
                 unknown.add(name)
                 continue
-            lowest[name] = min(lowest.get(name, found.min), found.min)
-            highest[name] = max(highest.get(name, found.max), found.max)
-    ends = [name for name in lowest if name not in unknown and _is_short(lowest[name]) and _is_short(highest[name])]
+            try:
+                lowest[name] = min(lowest.get(name, found.min), found.min)
+                highest[name] = max(highest.get(name, found.max), found.max)
+            except (OverflowError, ValueError):  # a time beyond the years that Python has
+                unknown.add(name)
+    ends: dict[str, tuple[object, object]] = {}
+    for name in lowest.keys() - unknown:
+        low, high = lowest[name], highest[name]
+        if _is_short(low) and _is_short(high):
+            with contextlib.suppress(OverflowError):  # no millisecond is above the last one of these years
+                ends[name] = (_stats_value(low, is_highest=False), _stats_value(high, is_highest=True))
+    names = [name for name in schema.names if name in ends]
     return {
         "numRecords": metadata.num_rows,
-        "minValues": {name: _stats_value(lowest[name], is_highest=False) for name in ends},
-        "maxValues": {name: _stats_value(highest[name], is_highest=True) for name in ends},
+        "minValues": {name: ends[name][0] for name in names},
+        "maxValues": {name: ends[name][1] for name in names},
         "nullCount": nulls,
     }
 
@@ -314,10 +326,10 @@ def _is_short(value: object) -> bool:
 def _stats_value(value: object, is_highest: bool) -> object:
     """Return a value as the log has it; of times milliseconds, so the highest one is rounded up."""
     if isinstance(value, datetime):
-        value = value.astimezone(timezone.utc)
+        value = value.astimezone(timezone.utc).replace(tzinfo=None)
         rest = timedelta(microseconds=value.microsecond % 1000)
         value = value - rest + (timedelta(milliseconds=1) if is_highest and rest else timedelta())
-        return f"{value:%Y-%m-%dT%H:%M:%S}.{value.microsecond // 1000:03d}Z"
+        return value.isoformat(timespec="milliseconds") + "Z"
     return value.isoformat() if isinstance(value, date) else value
 
 

@@ -206,7 +206,10 @@ def partition_text(value: pa.Scalar, name: str) -> str | None:
     if types.is_boolean(value.type):
         return "true" if value.as_py() else "false"
     if types.is_timestamp(value.type):
-        return str(value.cast(pa.int64()).cast(pa.timestamp("us")).as_py().strftime("%Y-%m-%d %H:%M:%S.%f"))
+        plain = value.cast(pa.int64()).cast(pa.timestamp("us")).as_py()
+        return str(plain.isoformat(sep=" ", timespec="microseconds"))  # unlike strftime() with four digits of the year
+    if types.is_decimal(value.type):
+        return format(value.as_py(), "f")  # without an exponent, which others do not read
     text = str(value.as_py())
     if not text:
         raise ValueError(

@@ -262,6 +262,21 @@ def test_a_file_is_ended_when_it_is_large_enough(path, monkeypatch):
     assert len(list(Path(path).glob("*.parquet"))) == 4 and version_of(path) == 1
 
 
+def test_a_file_that_cannot_be_ended_is_removed(path, monkeypatch):
+    def fail(self):
+        raise OSError("the disk is full")
+
+    monkeypatch.setattr(table_commits, "ROWS_PER_GROUP", 1)
+    sink = GlobalSink(ready(builder(path).set_file_size(1).build()))
+    with monkeypatch.context() as patched:
+        patched.setattr(delta_sink.OpenDeltaFile, "finish", fail)
+        with pytest.raises(OSError, match="the disk is full"):
+            sink.process_element((1, "a"))
+            sink.snapshot(1)
+    sink.close()
+    assert list(Path(path).glob("*.parquet")) == []
+
+
 ODD = ["plain", "with space", "a/b", "50%", "k=v", "ü☃", "..", "#~&?", "quote\"'", "__HIVE_DEFAULT_PARTITION__"]
 
 
@@ -325,11 +340,14 @@ def test_texts_of_partitions_are_the_values_again():
         (-(2**63), pa.int64()),
         (datetime.date(1, 1, 1), pa.date32()),
         (datetime.datetime(1583, 1, 1, 0, 0, 0, 1), pa.timestamp("us")),
+        (datetime.datetime(1, 1, 1), pa.timestamp("us")),
+        (Decimal("1E-9"), pa.decimal128(20, 10)),
         ("x", pa.large_string()),
         (None, pa.bool_()),
     ):
         scalar = pa.scalar(value, type_)
         assert partition_value(partition_text(scalar, "x"), type_).equals(scalar), value
+    assert partition_text(pa.scalar(Decimal(0), pa.decimal128(20, 10)), "x") == "0.0000000000"  # and no exponent
     for text in ("2024-01-02T03:04:05.000001Z", "2024-01-02 03:04:05.000001"):
         found = partition_value(text, pa.timestamp("us", "UTC")).as_py()
         assert found == datetime.datetime(2024, 1, 2, 3, 4, 5, 1, datetime.timezone.utc)
@@ -372,6 +390,36 @@ def test_statistics_say_what_the_files_have(path):
         "maxValues": {"n": 3, "at": "2024-01-02T03:04:05.679Z"},
         "nullCount": {"n": 1, "word": 0, "x": 0, "at": 1, "none": 3},
     }
+
+
+def stats_in_log(path):
+    lines = (Path(path) / "_delta_log" / f"{1:020d}.json").read_text().splitlines()
+    return json.loads(next(json.loads(line)["add"]["stats"] for line in lines if "add" in json.loads(line)))
+
+
+def test_times_at_the_ends_of_the_calendar_and_beyond_it(path):
+    instant, day = pa.timestamp("us", "UTC"), pa.date32()
+    last = datetime.datetime(9999, 12, 31, 23, 59, 59, 999_999, datetime.timezone.utc)
+    first = datetime.datetime(1, 1, 1, tzinfo=datetime.timezone.utc)
+    table = pa.table(
+        {
+            "n": [1, 2],
+            "last": pa.array([first, last], instant),
+            "first": pa.array([first, None], instant),
+            "beyond": pa.array([0, 2**58], instant),
+            "day": pa.array([0, 4_000_000], day),
+            "of": [{"x": 1}, {"x": 2}],
+            "of.x": [7, 8],
+        }
+    )
+    env = environment()
+    env.from_collection(table).as_columns().sink_to(DeltaSink.builder().set_table(path).build())
+    env.execute()
+    stats, year_1 = stats_in_log(path), "0001-01-01T00:00:00.000Z"
+    assert stats["minValues"] == {"n": 1, "first": year_1} and stats["maxValues"] == {"n": 2, "first": year_1}
+    assert "of.x" not in stats["nullCount"]
+    found = deltalake.DeltaTable(path).to_pyarrow_table()
+    assert found.select(table.column_names).cast(table.schema).equals(table)
 
 
 def test_what_cannot_be_written_is_refused_where_the_program_says_it(path):
