@@ -125,6 +125,7 @@ class DeltaLog:
         assert options.schema is not None
         self._place = options.place
         self._schema = options.schema
+        self._starting_version = options.starting_version  # which may be one that comes later
 
     def read(self, first: int, last: int | None = None) -> TablePosition:
         """Return the files that versions have appended, `first` and those behind it that are there.
@@ -149,14 +150,20 @@ class DeltaLog:
         return TablePosition(number, tuple(splits))
 
     def _check_gone(self, number: int) -> None:
-        """Refuse to wait for a version that is not there any more."""
+        """Refuse to wait for a version that is not there any more, or of a table that is another one by now."""
         table = self._place.open()
-        if table is not None and table.version() >= number:
+        last = -1 if table is None else table.version()
+        if last < number - 1 and number != self._starting_version:
+            raise DeltaTableError(
+                f"Delta table {self._place.uri} is at version {last}, and this source has read version {number - 1}: "
+                "another table is in its place, or there is none; begin with the table as it is, with another uid"
+            )
+        if table is not None and last >= number:
             if read_log_version(self._place.file_system(), self._place.uri, number) is not None:
                 return  # it has come just now
             raise DeltaTableError(
                 f"version {number} of Delta table {self._place.uri} is not in its log any more, which goes to version "
-                f"{table.version()}: files of its log are removed after delta.logRetentionDuration; begin with the "
+                f"{last}: files of its log are removed after delta.logRetentionDuration; begin with the "
                 "table as it is, or with a later version"
             )
 

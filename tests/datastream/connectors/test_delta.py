@@ -3,6 +3,7 @@
 import datetime
 import json
 import random
+import shutil
 from decimal import Decimal
 from pathlib import Path
 
@@ -614,6 +615,29 @@ def test_versions_are_read_as_they_come(path):
         deltalake.write_deltalake(path, pa.table({"n": [9]}), mode="overwrite")
         with pytest.raises(DeltaTableError, match="takes rows away"):
             records.next()
+
+
+@pytest.mark.parametrize("is_made_again", [True, False])
+def test_a_table_in_the_place_of_another_is_an_error_for_whoever_reads_on(path, is_made_again):
+    for number in (1, 2):
+        deltalake.write_deltalake(path, pa.table({"n": [number]}), mode="append")
+    source = DeltaSource.builder().set_table(path).monitor_continuously(Duration.of_millis(10)).build()
+    with read(environment(), source).execute_and_collect() as records:
+        assert sorted((records.next()[0], records.next()[0])) == [1, 2]
+        shutil.rmtree(path)
+        if is_made_again:
+            deltalake.write_deltalake(path, pa.table({"n": [3]}))
+        with pytest.raises(DeltaTableError, match="is at version .*, and this source has read version 1: another"):
+            records.next()
+
+
+def test_a_version_that_is_still_to_come_is_waited_for(path):
+    deltalake.write_deltalake(path, pa.table({"n": [0]}))
+    start = DeltaSource.builder().set_table(path).set_starting_version(2)
+    with read(environment(), start.monitor_continuously(Duration.of_millis(10)).build()).execute_and_collect() as records:
+        for number in (1, 2):
+            deltalake.write_deltalake(path, pa.table({"n": [number]}), mode="append")
+        assert records.next()[0] == 2
 
 
 @pytest.mark.parametrize("is_bounded", [True, False])
