@@ -178,6 +178,7 @@ class TableCommitter(GlobalCommitter):
         self._name = table
         self._context = context
         self._retried = retried
+        self._has_warned = False
         self._application = self._find_application()
 
     @abstractmethod
@@ -217,6 +218,8 @@ class TableCommitter(GlobalCommitter):
         if done is None or done < commit.checkpoint_id:
             self.append(commit)
             return
+        if request.is_restored:
+            self._warn_if_behind(done)  # what the job was called when it took the checkpoint may be another id
         request.signal_already_committed()
 
     def _find_application(self) -> str:
@@ -230,14 +233,22 @@ class TableCommitter(GlobalCommitter):
         digits = hashlib.sha256(f"{context.task.job_id} {context.operator_id}".encode()).hexdigest()[:16]
         application = f"flinkbuf-{digits}"
         done = self.last_committed(application)
-        restored_id = context.restored_checkpoint_id or 0
-        if done is None or done <= restored_id or not context.checkpointing_enabled:
+        if done is None or not context.checkpointing_enabled or not self._warn_if_behind(done):
             return application
-        logger.warning(
-            "the job goes on from checkpoint %d, and %s has what it has written up to checkpoint %d: rows in between "
-            "come again",
-            restored_id,
-            self._name,
-            done,
-        )
         return f"{application}-{uuid.uuid4().hex[:8]}"
+
+    def _warn_if_behind(self, done: int) -> bool:
+        """Return whether the job goes on from an older checkpoint than one that was committed, and say so once."""
+        restored_id = self._context.restored_checkpoint_id or 0
+        if done <= restored_id:
+            return False
+        if not self._has_warned:
+            self._has_warned = True
+            logger.warning(
+                "the job goes on from checkpoint %d, and %s has what it has written up to checkpoint %d: rows in "
+                "between come again",
+                restored_id,
+                self._name,
+                done,
+            )
+        return True

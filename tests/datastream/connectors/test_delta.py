@@ -190,6 +190,17 @@ def test_two_jobs_and_another_writer_append_to_one_table(path):
     assert numbers_of(path) == sorted(10 * checkpoint + number for checkpoint in range(1, 6) for number in range(3))
 
 
+def test_another_job_that_begins_from_an_older_savepoint_says_so_once(path, caplog):
+    sink = ready(builder(path).build())
+    snapshots = {}
+    play(GlobalSink(sink), [1, ("snap", 1), 2, ("snap", 2), 3, ("snap", 3)], snapshots, element)
+    GlobalSink(sink, snapshots[3]).close()
+    GlobalSink(sink, snapshots[3], job="another").close()
+    assert "come again" not in caplog.text
+    GlobalSink(sink, snapshots[2], job="another").close()
+    assert caplog.text.count("goes on from checkpoint 2, and ") == 1 and "up to checkpoint 3" in caplog.text
+
+
 def test_a_job_that_goes_back_to_an_older_checkpoint_writes_again_and_says_so(path, caplog):
     sink = ready(builder(path).build())
     first = GlobalSink(sink)
