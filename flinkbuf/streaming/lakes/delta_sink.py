@@ -378,6 +378,14 @@ class DeltaCommitter(TableCommitter):
             ),
         )
 
+    def gone_file(self, commit: TableCommit) -> str | None:
+        """Ask the store for each file."""
+        from pyarrow.fs import FileType
+
+        paths = [each.path for each in commit.files]
+        found = self._place.file_system().get_file_info(paths)
+        return next((path for path, info in zip(paths, found, strict=True) if info.type == FileType.NotFound), None)
+
     def _open_or_create(self) -> DeltaTable:
         table = self._place.open()
         if table is None:

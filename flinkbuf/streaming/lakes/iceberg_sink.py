@@ -179,6 +179,11 @@ class IcebergCommitter(TableCommitter):
                 for each in commit.files:
                     files.append_data_file(each.to_data_file())
 
+    def gone_file(self, commit: TableCommit) -> str | None:
+        """Ask the store for each file."""
+        io = self._table.io
+        return next((each.path for each in commit.files if not io.new_input(each.path).exists()), None)
+
 
 def _errors_of_databases() -> tuple[type[Exception], ...]:
     try:

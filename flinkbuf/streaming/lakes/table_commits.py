@@ -189,6 +189,10 @@ class TableCommitter(GlobalCommitter):
     def append(self, commit: TableCommit) -> None:
         """Add files to the table as it was when `last_committed` looked, or fail if another has committed the same."""
 
+    @abstractmethod
+    def gone_file(self, commit: TableCommit) -> str | None:
+        """Return a file of a commit that does not exist any more; None: all do."""
+
     def combine(self, committables: Sequence[Any], checkpoint_id: int) -> TableCommit:
         """Return what is committed for a checkpoint."""
         return TableCommit(self._name, self._application, checkpoint_id, tuple(committables))
@@ -216,11 +220,23 @@ class TableCommitter(GlobalCommitter):
             )
         done = self.last_committed(commit.application)
         if done is None or done < commit.checkpoint_id:
+            if request.is_restored:
+                self._check_files(commit)
             self.append(commit)
             return
         if request.is_restored:
             self._warn_if_behind(done)  # what the job was called when it took the checkpoint may be another id
         request.signal_already_committed()
+
+    def _check_files(self, commit: TableCommit) -> None:
+        """Refuse to name files in the table that nobody could read."""
+        gone = self.gone_file(commit)
+        if gone is not None:
+            raise LakeTableError(
+                f"{commit} cannot be committed: file {gone} does not exist any more. The job has begun again so late "
+                "that what removes files which are in no version of a table has taken it for one; rows are lost unless "
+                "the job goes on from an earlier checkpoint"
+            )
 
     def _find_application(self) -> str:
         """Return the id by which the commits of this sink are found again.

@@ -232,7 +232,7 @@ def test_without_checkpoints_there_is_one_version_at_the_end(path):
 
 
 def test_a_committer_of_a_batch_job_that_begins_again_finds_its_commit_and_leaves_the_files_alone(path, monkeypatch):
-    """The writers' files are given to it once more: they have ended, and what they gave lies there until the job ends."""
+    """The writers have ended, and their files are given to it once more."""
     failures = iter([RuntimeError("the planted failure behind the commit")])
 
     def close(self):
@@ -261,6 +261,23 @@ def test_what_dead_attempts_have_left_goes_with_vacuum(path):
     gone = table.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False, full=True)
     assert len(gone) == 1 and len(list(Path(path).glob("*.parquet"))) == 1
     assert rows_of(path) == [(1, "a")]
+
+
+def test_files_that_vacuum_has_removed_before_their_commit_do_not_come_into_the_table(path):
+    sink = ready(builder(path).set_partition_by("word").build())
+    first = GlobalSink(sink)
+    for word in ("a b", "%"):
+        first.process_element((1, word))
+    snapshot = first.snapshot(1)
+    (file, _) = Path(path).glob("*/*.parquet")
+    data = file.read_bytes()
+    file.unlink()
+    with pytest.raises(LakeTableError, match="what checkpoint 1 has .* cannot be committed: file word=.* not exist"):
+        GlobalSink(sink, snapshot)
+    assert rows_of(path) == []
+    file.write_bytes(data)
+    GlobalSink(sink, snapshot).close()
+    assert rows_of(path) == [(1, "%"), (1, "a b")]
 
 
 def test_a_file_is_ended_when_it_is_large_enough(path, monkeypatch):
@@ -644,8 +661,8 @@ def test_a_table_in_the_place_of_another_is_an_error_for_whoever_reads_on(path, 
 
 def test_a_version_that_is_still_to_come_is_waited_for(path):
     deltalake.write_deltalake(path, pa.table({"n": [0]}))
-    start = DeltaSource.builder().set_table(path).set_starting_version(2)
-    with read(environment(), start.monitor_continuously(Duration.of_millis(10)).build()).execute_and_collect() as records:
+    start = DeltaSource.builder().set_table(path).monitor_continuously(Duration.of_millis(10))
+    with read(environment(), start.set_starting_version(2).build()).execute_and_collect() as records:
         for number in (1, 2):
             deltalake.write_deltalake(path, pa.table({"n": [number]}), mode="append")
         assert records.next()[0] == 2

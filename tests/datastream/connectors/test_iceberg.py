@@ -164,6 +164,17 @@ def test_a_committer_that_dies_behind_the_commit_is_found_to_have_made_it(lake):
     assert lake.numbers == [1, 2] and len(lake.snapshots) == 2
 
 
+def test_files_that_were_removed_before_their_commit_do_not_come_into_the_table(lake):
+    sink = lake.ready()
+    first = GlobalSink(sink)
+    first.process_element((1, "a"))
+    snapshot = first.snapshot(1)
+    lake.files[0].unlink()
+    with pytest.raises(LakeTableError, match="what checkpoint 1 has .* cannot be committed: file .* not exist"):
+        GlobalSink(sink, snapshot)
+    assert lake.rows == []
+
+
 def test_a_commit_that_two_programs_make_at_once_is_made_once(lake, monkeypatch, caplog):
     monkeypatch.setattr(table_commits, "_FIRST_WAIT_S", 0.001)
     sink = lake.ready()
@@ -253,7 +264,7 @@ def test_without_checkpoints_there_is_one_snapshot_at_the_end(lake):
 
 
 def test_a_committer_of_a_batch_job_that_begins_again_finds_its_commit_and_leaves_the_files_alone(lake, monkeypatch):
-    """The writers' files are given to it once more: they have ended, and what they gave lies there until the job ends."""
+    """The writers have ended, and their files are given to it once more."""
     failures = iter([RuntimeError("the planted failure behind the commit")])
 
     def close(self):
