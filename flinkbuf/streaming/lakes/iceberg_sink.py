@@ -12,7 +12,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from flinkbuf.streaming.lakes.iceberg_table import IcebergFile, IcebergPlace, IcebergTableError, check_writable
+from flinkbuf.streaming.lakes.iceberg_table import (
+    IcebergFile,
+    IcebergPlace,
+    IcebergTableError,
+    check_columns,
+    check_writable,
+)
 from flinkbuf.streaming.lakes.parquet_writer import batch_as
 from flinkbuf.streaming.lakes.table_commits import TableCommit, TableCommitter, TableSink, TableSinkOptions, TableWriter
 from flinkbuf.streaming.sinks.sink import CommitterContext, GlobalCommitter, SinkWriter, WriterContext
@@ -94,6 +100,8 @@ class IcebergWriter(TableWriter):
         super().__init__(options.schema, options.record_type)
         self._buffer_bytes = options.buffer_bytes
         self._table = options.place.load()
+        check_writable(self._table, options.place)  # it may have changed since the program was built
+        check_columns(self._table, options.schema, options.place)
         self._kept: list[pa.RecordBatch] = []
         self._kept_bytes = 0
         self._ended: list[IcebergFile] = []
@@ -129,8 +137,8 @@ class IcebergWriter(TableWriter):
         kept, self._kept, self._kept_bytes = self._kept, [], 0
         rows = pa.Table.from_batches(kept, self._schema)
         metadata = self._table.metadata
-        files = _dataframe_to_data_files(metadata, rows, self._table.io)
-        self._ended += [IcebergFile.of(each, metadata.default_spec_id) for each in files]
+        for each in _dataframe_to_data_files(metadata, rows, self._table.io):
+            self._ended.append(IcebergFile.of(each, metadata.default_spec_id))  # at once: if the next fails, it goes
 
 
 class IcebergCommitter(TableCommitter):

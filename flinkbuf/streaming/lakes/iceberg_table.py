@@ -72,15 +72,38 @@ class IcebergPlace:
 
 
 def check_writable(table: Table, place: IcebergPlace) -> None:
-    """Refuse a table whose partitions the library cannot make here."""
+    """Refuse a table whose partitions the library cannot make here.
+
+    It finds the rows of a partition by comparing with its value: NaN is equal to none, so that there are no rows, and
+    -0.0 is equal to 0.0, so that the rows of both are there twice.
+    """
+    from pyiceberg.transforms import IdentityTransform
+    from pyiceberg.types import DoubleType, FloatType
+
     for each in table.spec().fields:
+        found, name = table.schema().find_type(each.source_id), table.schema().find_column_name(each.source_id)
+        if isinstance(each.transform, IdentityTransform) and isinstance(found, (DoubleType, FloatType)):
+            raise IcebergTableError(
+                f"{place} is partitioned by {name!r}, which is {found}: rows with NaN cannot be written there, and "
+                "those with 0.0 and -0.0 would be written twice; partition it by another column"
+            )
         try:
-            each.transform.pyarrow_transform(table.schema().find_type(each.source_id))
+            each.transform.pyarrow_transform(found)
         except Exception as error:
             raise IcebergTableError(
-                f"{place} is partitioned by {each.transform} of {table.schema().find_column_name(each.source_id)!r}, "
-                f"which cannot be written here: {error}"
+                f"{place} is partitioned by {each.transform} of {name!r}, which cannot be written here: {error}"
             ) from None
+
+
+def check_columns(table: Table, schema: pa.Schema, place: IcebergPlace) -> None:
+    """Refuse a table that has a column no more, by its number: what is written there would be nowhere."""
+    has = {each.field_id for each in table.schema().fields}
+    for each in schema:
+        if int((each.metadata or {})[b"PARQUET:field_id"]) not in has:
+            raise IcebergTableError(
+                f"{place} has lost its column {each.name!r} since the sink was built, though it may have another one "
+                "of that name: build it again"
+            )
 
 
 def plain_schema(schema: pa.Schema) -> pa.Schema:

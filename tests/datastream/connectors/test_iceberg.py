@@ -10,6 +10,7 @@ import pytest
 pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
 pytest.importorskip("pyiceberg.catalog.sql", reason="pyiceberg is not installed: pip install 'pyiceberg[sql-sqlite]'")
 
+import pyiceberg.io.pyarrow  # noqa: E402
 from pyiceberg.catalog import load_catalog  # noqa: E402
 from pyiceberg.exceptions import CommitFailedException  # noqa: E402
 from pyiceberg.transforms import DayTransform, IdentityTransform  # noqa: E402
@@ -358,6 +359,57 @@ def test_partitions_that_need_more_of_the_library_say_so(tmp_path):
         spec.add_field("at", DayTransform(), "day")
     with pytest.raises(IcebergTableError, match=r"partitioned by day of 'at', which cannot be written here: .*-core"):
         lake.ready("n bigint, at timestamp")
+    lake.catalog.close()
+
+
+def test_partitions_by_floating_point_numbers_are_refused(tmp_path):
+    lake = Lake(tmp_path, pa.schema([("n", pa.int64()), ("x", pa.float64())]))
+    early = lake.ready("n bigint, x double")
+    with lake.table.update_spec() as spec:
+        spec.add_field("x", IdentityTransform(), "x")
+    for call in (lambda: lake.ready("n bigint, x double"), lambda: GlobalSink(early)):
+        with pytest.raises(IcebergTableError, match="partitioned by 'x', which is double: rows with NaN cannot"):
+            call()
+    lake.catalog.close()
+
+
+def test_a_column_that_is_gone_before_a_writer_begins_is_missed(lake):
+    sink = lake.ready()
+    with lake.table.update_schema() as schema:
+        schema.rename_column("word", "text")
+        schema.add_column("more", lake.table.schema().find_type("n"))
+    written = GlobalSink(sink)
+    written.process_element((1, "a"))
+    written.end(1)
+    assert lake.rows == [(1, "a", None)]
+    with lake.table.update_schema() as schema:
+        schema.delete_column("text")
+    with lake.table.refresh().update_schema() as schema:
+        schema.add_column("word", lake.table.schema().find_type("n"))
+    with pytest.raises(IcebergTableError, match="has lost its column 'word' since the sink was built.* build it again"):
+        GlobalSink(sink)
+
+
+def test_files_that_were_written_before_one_failed_are_removed(tmp_path, monkeypatch):
+    lake = Lake(tmp_path)
+    with lake.table.update_spec() as spec:
+        spec.add_field("word", IdentityTransform(), "word")
+    sink = GlobalSink(lake.ready())
+    for word in ("a", "b"):
+        sink.process_element((1, word))
+    write = pyiceberg.io.pyarrow._dataframe_to_data_files
+
+    def fail(*arguments):
+        yield next(iter(write(*arguments)))
+        raise OSError("the disk is full")
+
+    monkeypatch.setattr(pyiceberg.io.pyarrow, "_dataframe_to_data_files", fail)
+    with pytest.raises(OSError, match="the disk is full"):
+        sink.snapshot(1)
+    first = sink.writers[0].operator._writer._ended[0].path.removeprefix("file://")
+    assert Path(first).exists()
+    sink.close()
+    assert not Path(first).exists()
     lake.catalog.close()
 
 
