@@ -187,6 +187,10 @@ class IcebergCommitter(TableCommitter):
                 for each in commit.files:
                     files.append_data_file(each.to_data_file())
 
+    def close(self) -> None:
+        """Close the connections of the catalog."""
+        self._table.catalog.close()
+
     def gone_file(self, commit: TableCommit) -> str | None:
         """Ask the store for each file."""
         io = self._table.io

@@ -62,13 +62,16 @@ class IcebergPlace:
         from pyiceberg.catalog import load_catalog
         from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
 
+        catalog = load_catalog(self.catalog, **self.properties)
         try:
-            return load_catalog(self.catalog, **self.properties).load_table(self.table)
+            return catalog.load_table(self.table)
         except (NoSuchTableError, NoSuchNamespaceError) as error:
             raise FileNotFoundError(
                 f"there is no {self}: make it with create_table({self.table!r}, schema=...) of the catalog, which "
                 f"decides its columns and partitions ({error})"
             ) from None
+        finally:
+            catalog.close()  # its connections; it makes others if it is asked again
 
 
 def check_writable(table: Table, place: IcebergPlace) -> None:

@@ -1,6 +1,8 @@
 """Iceberg tables written exactly once whatever fails, and read as they are, as they were, and as they grow."""
 
 import datetime
+import gc
+import os
 import random
 from decimal import Decimal
 from pathlib import Path
@@ -508,6 +510,14 @@ def test_snapshots_are_read_as_they_come(lake):
         lake.table.refresh().overwrite(pa.table({"n": [9], "word": ["x"]}))
         with pytest.raises(IcebergTableError, match="takes rows away or changes some"):
             records.next()
+
+
+def test_a_look_at_the_table_leaves_no_connection_open(lake):
+    place = lake.source().build().options.place
+    gc.collect()
+    before = len(os.listdir("/proc/self/fd"))
+    tables = [place.load() for _ in range(10)]
+    assert len(os.listdir("/proc/self/fd")) <= before + 1 and len(tables) == 10
 
 
 def test_a_job_that_fails_reads_and_writes_each_row_once(lake, tmp_path):
