@@ -23,9 +23,10 @@ class IcebergSink(IcebergTableSink):
 
     With checkpoints all that the sink has written between two of them becomes visible as one snapshot, when the
     checkpoint counts. The summary of the snapshot says whose it is and which checkpoint it has (``flink.job-id``,
-    ``flink.max-committed-checkpoint-id``), so that it is found again after a failure and nothing is committed twice:
-    snapshots must not expire while a job still goes on from a checkpoint before them. Without checkpoints there is one
-    snapshot at the end of a bounded job. Other writers may append to the table at the same time.
+    ``flink.max-committed-checkpoint-id``), so that it is found again after a failure and nothing is committed twice;
+    where that has expired, by the files that it has added: these must not be rewritten while a job still goes on from a
+    checkpoint before. Without checkpoints there is one snapshot at the end of a bounded job. Other writers may append
+    to the table at the same time.
 
     The batches of a column stream are written as they are, by the names of their columns; records need a declared type.
     The table has to be there: its catalog decides its columns and partitions. Partitions by anything but columns as

@@ -18,6 +18,7 @@ from flinkbuf.streaming.lakes.iceberg_table import (
     IcebergTableError,
     check_columns,
     check_writable,
+    is_first,
 )
 from flinkbuf.streaming.lakes.parquet_writer import batch_as
 from flinkbuf.streaming.lakes.table_commits import TableCommit, TableCommitter, TableSink, TableSinkOptions, TableWriter
@@ -190,6 +191,17 @@ class IcebergCommitter(TableCommitter):
     def close(self) -> None:
         """Close the connections of the catalog."""
         self._table.catalog.close()
+
+    def has_files(self, commit: TableCommit) -> bool:
+        """Look for the files in the table, where snapshots have expired that could say whose they were."""
+        from pyiceberg.table.snapshots import ancestors_of
+
+        table = self._table
+        known = list(ancestors_of(table.current_snapshot(), table.metadata))
+        if not known or is_first(known[-1], table.io):
+            return False
+        paths = {each.path for each in commit.files}
+        return any(each.file.file_path in paths for each in table.scan().plan_files())
 
     def gone_file(self, commit: TableCommit) -> str | None:
         """Ask the store for each file."""

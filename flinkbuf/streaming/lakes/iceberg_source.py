@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from flinkbuf.errors import CorruptDataError
-from flinkbuf.streaming.lakes.iceberg_table import IcebergFile, IcebergPlace, IcebergTableError
+from flinkbuf.streaming.lakes.iceberg_table import IcebergFile, IcebergPlace, IcebergTableError, is_first
 from flinkbuf.streaming.lakes.table_files import TablePosition, TableRowSource, TableSourceOptions
 from flinkbuf.streaming.sources.split_reader import rows_behind
 from flinkbuf.streaming.sources.wanted_columns import batch_in
@@ -147,6 +147,11 @@ def appended(table: Table, place: IcebergPlace, behind: int | None) -> TablePosi
         raise IcebergTableError(
             f"snapshot {behind} is not among those that {place} has come from: it has expired, or the table was rolled "
             "back; begin with the table as it is, or behind a later snapshot"
+        )
+    if behind is None and not is_first(oldest, table.io):
+        raise IcebergTableError(
+            f"{place} was empty when this source has looked at it, and its first snapshots have expired since: begin "
+            "with the table as it is, with another uid"
         )
     scan = table.incremental_append_scan(
         from_snapshot_id_exclusive=behind, to_snapshot_id_inclusive=current.snapshot_id

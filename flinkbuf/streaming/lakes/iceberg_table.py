@@ -13,8 +13,10 @@ from flinkbuf.streaming.lakes.table_commits import LakeTableError
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyiceberg.io import FileIO
     from pyiceberg.manifest import DataFile
     from pyiceberg.table import Table
+    from pyiceberg.table.snapshots import Snapshot
 
 
 class IcebergTableError(LakeTableError):
@@ -107,6 +109,14 @@ def check_columns(table: Table, schema: pa.Schema, place: IcebergPlace) -> None:
                 f"{place} has lost its column {each.name!r} since the sink was built, though it may have another one "
                 "of that name: build it again"
             )
+
+
+def is_first(snapshot: Snapshot, io: FileIO) -> bool:
+    """Return whether none was before a snapshot: one whose parent has expired has its files, and may name no parent."""
+    manifests = () if snapshot.parent_snapshot_id is not None else snapshot.manifests(io)
+    return snapshot.parent_snapshot_id is None and all(
+        each.added_snapshot_id == snapshot.snapshot_id and not each.existing_files_count for each in manifests
+    )
 
 
 def plain_schema(schema: pa.Schema) -> pa.Schema:

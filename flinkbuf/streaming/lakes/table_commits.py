@@ -189,6 +189,10 @@ class TableCommitter(GlobalCommitter):
     def append(self, commit: TableCommit) -> None:
         """Add files to the table as it was when `last_committed` looked, or fail if another has committed the same."""
 
+    def has_files(self, commit: TableCommit) -> bool:
+        """Return whether a table that may have forgotten a commit has its files all the same."""
+        return False
+
     @abstractmethod
     def gone_file(self, commit: TableCommit) -> str | None:
         """Return a file of a commit that does not exist any more; None: all do."""
@@ -220,9 +224,13 @@ class TableCommitter(GlobalCommitter):
             )
         done = self.last_committed(commit.application)
         if done is None or done < commit.checkpoint_id:
-            if request.is_restored:
+            if not request.is_restored:
+                self.append(commit)
+            elif not self.has_files(commit):
                 self._check_files(commit)
-            self.append(commit)
+                self.append(commit)
+            else:
+                request.signal_already_committed()
             return
         if request.is_restored:
             self._warn_if_behind(done)  # what the job was called when it took the checkpoint may be another id

@@ -23,7 +23,7 @@ from flinkbuf.common import Configuration, Duration, Types, WatermarkStrategy  #
 from flinkbuf.datastream import RuntimeExecutionMode, StreamExecutionEnvironment  # noqa: E402
 from flinkbuf.datastream.connectors.iceberg import IcebergSink, IcebergSource, IcebergTableError  # noqa: E402
 from flinkbuf.streaming.chain.operator_config import ExecutionSettings  # noqa: E402
-from flinkbuf.streaming.lakes import iceberg_sink, table_commits  # noqa: E402
+from flinkbuf.streaming.lakes import iceberg_sink, iceberg_source, table_commits  # noqa: E402
 from flinkbuf.streaming.lakes.table_commits import LakeTableError  # noqa: E402
 
 NO_WATERMARKS = WatermarkStrategy.no_watermarks()
@@ -165,6 +165,20 @@ def test_a_committer_that_dies_behind_the_commit_is_found_to_have_made_it(lake):
     for _ in range(2):
         GlobalSink(lake.ready(), snapshot).close()
     assert lake.numbers == [1, 2] and len(lake.snapshots) == 2
+
+
+def test_a_commit_whose_snapshot_has_expired_is_found_by_its_files(lake):
+    sink = lake.ready()
+    snapshots = {}
+    first = GlobalSink(sink)
+    play(first, [1, ("snap", 1), ("done", 1)], snapshots, element)
+    lake.append(2)
+    lake.append(3)
+    lake.table.refresh().maintenance.expire_snapshots().by_id(lake.table.snapshots()[0].snapshot_id).commit()
+    play(first, [4, ("snap", 2)], snapshots, element)
+    for checkpoint, numbers in ((1, [1, 2, 3]), (2, [1, 2, 3, 4]), (2, [1, 2, 3, 4])):
+        GlobalSink(sink, snapshots[checkpoint]).close()
+        assert lake.numbers == numbers
 
 
 def test_files_that_were_removed_before_their_commit_do_not_come_into_the_table(lake):
@@ -484,6 +498,25 @@ def test_the_table_as_it_is_as_it_was_and_what_was_appended(lake):
     last = lake.table.current_snapshot().snapshot_id
     lake.append(4)
     assert numbers_read(lake.source().set_start_snapshot_id(last).build()) == [4]
+
+
+@pytest.mark.parametrize("is_merged", [False, True])
+def test_what_has_expired_before_a_source_saw_it_is_missed(lake, is_merged):
+    options = lake.source().monitor_continuously(Duration.of_millis(20)).build().options
+    if is_merged:
+        merges = {"commit.manifest-merge.enabled": "true", "commit.manifest.min-count-to-merge": "1"}
+        lake.table.transaction().set_properties(merges).commit_transaction()
+    first, second = lake.append(1), lake.append(2)
+    assert len(iceberg_source.appended(options.place.load(), options.place, None).splits) == 2
+    lake.append(3)
+    lake.table.refresh().maintenance.expire_snapshots().by_id(first).commit()
+    assert len(iceberg_source.appended(options.place.load(), options.place, second).splits) == 1
+    for behind, words in (
+        (None, "was empty when this source has looked at it"),
+        (first, f"snapshot {first} is not among"),
+    ):
+        with pytest.raises(IcebergTableError, match=words):
+            iceberg_source.appended(options.place.load(), options.place, behind)
 
 
 def test_columns_and_records_are_the_same_rows_and_older_files_have_nulls(lake):
