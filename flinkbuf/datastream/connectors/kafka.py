@@ -299,8 +299,10 @@ class KafkaSink(KafkaTopicSink, SupportsPreprocessing):
     transaction twice. Brokers that are away while a transaction is committed are waited for, half a minute in each of
     ten attempts; then the job fails, and goes on from its checkpoint. The offset is committed over Kafka's protocol
     itself where brokers are of Kafka 3.0 or newer, and reached without a login, or by TLS, PLAIN or SCRAM; elsewhere
-    by the client library, which may then take half a minute longer to go on. ``AT_LEAST_ONCE``: each checkpoint waits
-    until the brokers have everything. ``NONE``, the default: records that are on their way are lost with the process.
+    by the client library, which may then take half a minute longer to go on. Where brokers have lost the marker that
+    ends a transaction (KAFKA-20734), it is sent again, over the protocol; if nobody knows any more how it ended, the
+    job fails with what an operator can do. ``AT_LEAST_ONCE``: each checkpoint waits until the brokers have everything.
+    ``NONE``, the default: records that are on their way are lost with the process.
 
     A record whose timestamp is 0, the first millisecond of 1970, has that of its writing: the client library takes 0
     for none. Negative ones, which Kafka has not, are left out, too.

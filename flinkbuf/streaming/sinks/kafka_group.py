@@ -4,6 +4,36 @@ The client library can commit an offset with a transaction, too, but waits for a
 than it is told (https://github.com/confluentinc/librdkafka/issues/5456), and what it sends late may belong to no
 transaction any more, and stand in the way of who reads the offset. So it is done over the protocol, with the id and the
 epoch of the library's own producer, wherever the brokers and the properties allow.
+
+Who decides, and what is known when
+-----------------------------------
+The coordinator of the transactional id decides how a transaction ends: with the line ``PrepareCommit`` in its log it is
+committed. Then it writes a marker into each partition that took part, the group's offsets among them, and when all have
+one, the line ``CompleteCommit``. Until its marker comes, an offset is unstable (``UNSTABLE_OFFSET_COMMIT``), and who
+reads what is committed waits before the records.
+
+Brokers of Kafka 4 can lose markers. A coordinator that has to send one to a partition without a leader takes the
+partition for deleted (KAFKA-20734: ``KRaftMetadataCache.getPartitionLeaderEndpoint`` says the same of both, and
+``TransactionMarkerChannelManager.addTxnMarkersToBrokerQueue`` leaves out what has been deleted), and writes
+``CompleteCommit``. So it happens where the last broker of a partition is killed right behind a commit and comes back.
+No marker comes then by itself. The next one that the same producer sends there settles what waits, but as *its*
+transaction ends: if that one is aborted, records that were committed are gone. So no transaction is begun before the
+one before it is settled everywhere:
+
+* Before a producer begins, the coordinator is asked how the last transaction ended. ``PrepareCommit`` and
+  ``CompleteCommit`` say that it was committed, the same of ``Abort`` that it was not. One that is ``Ongoing`` is
+  aborted by the beginning. ``Empty`` says nothing of what was before: another producer has begun since then. The epoch
+  shows whether anything came in between: a beginning raises it by one, and by one more if it aborts. If it fits not, it
+  is not known how the transaction ended.
+* The beginning shuts all other producers out. If the coordinator says then that nothing is open, and the offset of the
+  group is unstable or a partition has an open transaction of this producer, then its marker was lost: a transaction of
+  nothing but these partitions is begun and ended as the lost one had ended, which sends the marker once more.
+* Behind each commit the same is asked before the commit is told to anybody. A process that dies in between finds
+  ``CompleteCommit`` when it begins again.
+* If it is not known how the transaction ended, nothing is settled, and the job fails with what an operator can do. That
+  takes a process that dies in the few milliseconds between its producer's beginning and the settling, behind a broker
+  that has lost a marker. A process that lives on remembers it. One that dies within the settling itself, between its
+  two requests, leaves a transaction that is aborted.
 """
 
 from __future__ import annotations
@@ -11,27 +41,24 @@ from __future__ import annotations
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections import deque
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from flinkbuf.streaming.sources.kafka_access import (
-    API_VERSIONS,
-    BrokerAnswer,
-    KafkaAccess,
-    KafkaConnection,
-    compact_text,
-    int16,
-    int32,
-    int64,
-    text,
+from flinkbuf.errors import FlinkbufError
+from flinkbuf.log import logger
+from flinkbuf.streaming.sinks.kafka_coordinators import (
+    KafkaCoordinators,
+    ProducerOwner,
+    TransactionState,
+    UnstableOffsetError,
 )
+from flinkbuf.streaming.sources.kafka_access import KafkaAccess
 from flinkbuf.streaming.sources.kafka_client import (
     REQUEST_TIMEOUT_S,
     KafkaTopicPartition,
     as_client,
     ask,
-    client_library,
     kafka_error,
     make_consumer,
 )
@@ -41,46 +68,64 @@ if TYPE_CHECKING:
 
 _MARK_TIMEOUT_S = REQUEST_TIMEOUT_S
 _GRACE_S = 2.0  # in which the client library may say by itself that time is over
-_ONE_REQUEST_S = 10.0  # a broker that does not answer within it may not be the coordinator any more
-_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.02, 0.5
+_PAUSE_S = 0.05
+_OFFSETS_TOPIC = "__consumer_offsets"
 
-_OFFSET_FETCH, _FIND_COORDINATOR, _ADD_OFFSETS, _TXN_OFFSET_COMMIT, _DESCRIBE_TRANSACTIONS = 9, 10, 25, 28, 65
-_VERSIONS = {  # that are spoken here: brokers have them from Kafka 3.0 on, and Kafka 4 has them still
-    _OFFSET_FETCH: 7,
-    _FIND_COORDINATOR: 2,
-    _ADD_OFFSETS: 2,
-    _TXN_OFFSET_COMMIT: 2,
-    _DESCRIBE_TRANSACTIONS: 0,
-}
-_GROUP, _TRANSACTION = 0, 1  # kinds of coordinators
 
-Result = TypeVar("Result")
+@dataclass(frozen=True)
+class KnownEnding:
+    """How the last transaction of a transactional id ended, as far as this process knows."""
+
+    producer_id: int
+    epoch: int  # of the producer that knows it
+    was_committed: bool
+    is_being_settled: bool = False  # by a transaction that ends in the same way
+
+
+Endings = MutableMapping[str, KnownEnding]  # by transactional id; one outlives the producers that a process begins
 
 
 class KafkaMarks(ABC):
-    """The marks of one transactional id, in the group of the same name."""
+    """The marks of one transactional id, in the group of the same name.
+
+    They are made before the id's producer begins, and told when it has begun.
+    """
+
+    @abstractmethod
+    def begin(self) -> None:
+        """Go on as the producer that has begun."""
 
     @abstractmethod
     def read(self, place: KafkaTopicPartition) -> str:
         """Return the text that was committed last; "" if there is none."""
 
     @abstractmethod
+    def settle_topic(self, topic: str) -> None:
+        """See to it that nothing waits in a topic for the end of a transaction from before."""
+
+    @abstractmethod
     def write(self, place: KafkaTopicPartition, offset: int, said: str) -> None:
         """Have a mark committed with the transaction that is open, whose records the brokers have."""
+
+    @abstractmethod
+    def confirm(self, place: KafkaTopicPartition) -> None:
+        """See to it that all brokers know of a commit, whose mark is at this place."""
 
     @abstractmethod
     def close(self) -> None:
         """Free what was opened."""
 
 
-def marks_of(properties: Mapping[str, object], transactional_id: str, producer: Producer) -> KafkaMarks:
-    """Return the marks of a transactional id which `producer` has begun as."""
+def marks_of(
+    properties: Mapping[str, object], transactional_id: str, producer: Producer, endings: Endings
+) -> KafkaMarks:
+    """Return the marks of a transactional id which `producer` is about to begin as."""
     access = KafkaAccess.of(properties)
     if access is not None:
         coordinators = KafkaCoordinators(access)
         try:
             if coordinators.are_understood():
-                return CoordinatedMarks(coordinators, transactional_id)
+                return CoordinatedMarks(coordinators, transactional_id, endings)
         except BaseException:
             coordinators.close()
             raise
@@ -95,238 +140,164 @@ class CoordinatedMarks(KafkaMarks):
     if it can write into a transaction later: another producer that had begun in between would have shut it out.
     """
 
-    def __init__(self, coordinators: KafkaCoordinators, transactional_id: str) -> None:
+    def __init__(self, coordinators: KafkaCoordinators, transactional_id: str, endings: Endings) -> None:
         self._coordinators = coordinators
         self._name = transactional_id
-        self._producer_id, self._epoch = coordinators.producer_of(transactional_id)
+        self._endings = endings
+        self._owner: ProducerOwner = (transactional_id, -1, -1)
+        self._places: tuple[KafkaTopicPartition, ...] = ()  # of the transaction that is open
+        self._was_committed: bool | None = None  # the last transaction that has ended; None: it is not known
+        self._before = coordinators.transaction_of(transactional_id)
+        known = endings.get(transactional_id)
+        if known is not None and known.is_being_settled and _is_open_as(self._before, known):
+            owner = (transactional_id, known.producer_id, known.epoch)
+            coordinators.end_transaction(owner, known.was_committed)
+            self._before = coordinators.transaction_of(transactional_id)
+
+    def begin(self) -> None:
+        """Ask whose the transactional id is, and conclude how the last transaction ended."""
+        state = self._coordinators.transaction_of(self._name)
+        if state is None:
+            raise kafka_error("INVALID_PRODUCER_ID_MAPPING", f"the brokers have forgotten who {self._name!r} is")
+        self._owner = (self._name, state.producer_id, state.epoch)
+        self._was_committed = was_committed(self._before, state, self._endings.get(self._name))
+        self._remember()
+
+    def _remember(self, is_being_settled: bool = False) -> None:
+        _, producer_id, epoch = self._owner
+        if self._was_committed is None:
+            self._endings.pop(self._name, None)
+        else:
+            self._endings[self._name] = KnownEnding(producer_id, epoch, self._was_committed, is_being_settled)
 
     def read(self, place: KafkaTopicPartition) -> str:
-        """Return the text that was committed last."""
-        return self._coordinators.offset_text(self._name, place)
+        """Return the text that was committed last; one in a transaction that has yet to end is waited for."""
+        what = f"the offset of group {self._name!r} for topic {place.topic!r}"
+        deadline = time.monotonic() + self._coordinators.timeout_s
+        while True:
+            try:
+                return self._coordinators.offset_text(self._name, place)
+            except UnstableOffsetError:
+                self._settle((), what, deadline)
+            time.sleep(_PAUSE_S)
+
+    def settle_topic(self, topic: str) -> None:
+        """End what waits in a topic's partitions for a marker that will not come."""
+        self._settle_places(self._coordinators.partitions_of(topic))
+
+    def _settle_places(self, places: Sequence[KafkaTopicPartition]) -> None:
+        deadline = time.monotonic() + self._coordinators.timeout_s
+        _, producer_id, _ = self._owner
+        while found := self._coordinators.open_at(producer_id, places):
+            what = "what was written last into " + ", ".join(f"{each.topic}-{each.partition}" for each in found)
+            self._settle(found, what, deadline)
+            time.sleep(_PAUSE_S)
+
+    def _settle(self, places: Sequence[KafkaTopicPartition], what: str, deadline: float) -> None:
+        """Send the markers of a transaction once more that has ended, if it is known how."""
+        self._coordinators.wait_until_over(self._owner)
+        if self._was_committed is None:
+            if time.monotonic() > deadline:
+                raise FlinkbufError(self._unsettled(what, places))
+            return
+        if time.monotonic() > deadline:
+            raise kafka_error("_TIMED_OUT", f"{what} waits still, though its transaction was ended once more")
+        ended = "committed" if self._was_committed else "aborted"
+        logger.warning(
+            "%s waits for a transaction that was %s, as brokers of Kafka have lost its marker: it is sent again",
+            what,
+            ended,
+        )
+        self._remember(is_being_settled=True)
+        if places:
+            self._coordinators.add_partitions(self._owner, places)
+        self._coordinators.add_group(self._owner, self._name)
+        self._coordinators.end_transaction(self._owner, self._was_committed)
+        self._coordinators.wait_until_over(self._owner)
+        self._remember()
+
+    def _unsettled(self, what: str, places: Sequence[KafkaTopicPartition]) -> str:
+        _, producer_id, _ = self._owner
+        tool = f"kafka-transactions.sh --bootstrap-server {self._coordinators}"
+        if places:
+            otherwise = "if it had been committed, its records there are gone: write them again"
+        else:
+            otherwise = "if it had been committed, its records are written twice"
+        return (
+            f"{what} waits for a transaction of {self._name!r} that brokers of Kafka have ended, but for a marker that "
+            "they have lost (KAFKA-20734), and they do not say any more whether it was committed. What was not is in "
+            f"the checkpoint. Find what waits by '{tool} find-hanging --broker-id <each>' (producer id {producer_id}), "
+            f"abort it by '{tool} abort --topic <topic> --partition <number> --start-offset <offset>', and let the job "
+            f"go on from its checkpoint; {otherwise}"
+        )
 
     def write(self, place: KafkaTopicPartition, offset: int, said: str) -> None:
         """Add the group to the transaction, and the mark to the group."""
-        owner = (self._name, self._producer_id, self._epoch)
-        self._coordinators.add_group(owner, self._name)
-        self._coordinators.commit_offset(owner, self._name, place, offset, said)
+        self._was_committed = None
+        self._remember()
+        self._coordinators.add_group(self._owner, self._name)
+        self._coordinators.commit_offset(self._owner, self._name, place, offset, said)
+        state = self._coordinators.transaction_of(self._name)
+        places = () if state is None else state.places
+        self._places = tuple(each for each in places if each.topic != _OFFSETS_TOPIC)
+
+    def confirm(self, place: KafkaTopicPartition) -> None:
+        """Wait until the coordinator has told all partitions, and tell those that it has left out."""
+        self._was_committed = True
+        self._remember()
+        self._coordinators.wait_until_over(self._owner)
+        self.read(place)
+        self._settle_places(self._places)
 
     def close(self) -> None:
         """Close connections."""
         self._coordinators.close()
 
 
-class KafkaCoordinators:
-    """Brokers that look after transactional ids and groups: found by asking any, and again when others take over.
+def was_committed(before: TransactionState | None, begun: TransactionState, known: KnownEnding | None) -> bool | None:
+    """Return whether the last transaction of a transactional id was committed; None: it is not known.
 
     Parameters
     ----------
-    access : KafkaAccess
-        How brokers are reached.
-    timeout_s : float
-        So long one request and its repetitions may take.
+    before : TransactionState
+        What the coordinator said before the producer began; None: there was no producer.
+    begun : TransactionState
+        What it said afterwards.
+    known : KnownEnding
+        What this process has known before; None: nothing.
+
+    Examples
+    --------
+    >>> begun = TransactionState("Empty", 4_000, 7, ())
+    >>> was_committed(TransactionState("CompleteCommit", 4_000, 6, ()), begun, None)
+    True
+    >>> was_committed(TransactionState("Ongoing", 4_000, 5, ()), begun, None)
+    False
     """
-
-    def __init__(self, access: KafkaAccess, timeout_s: float = REQUEST_TIMEOUT_S) -> None:
-        self._access = access
-        self._servers = deque(access.servers)
-        self._timeout_s = timeout_s
-        self._connections: dict[tuple[str, int], KafkaConnection] = {}
-        self._addresses: dict[tuple[int, str], tuple[str, int]] = {}  # of coordinators, by kind and name
-
-    def are_understood(self) -> bool:
-        """Return whether the brokers know all requests that are made here, in the versions that are spoken."""
-
-        def versions(deadline: float) -> bool:
-            answer = self._any_broker(deadline).ask(API_VERSIONS, 0, b"", deadline)
-            _refuse(answer.int16(), "which requests it knows")
-            offered = {answer.int16(): (answer.int16(), answer.int16()) for _ in range(answer.count())}
-            return all(
-                least <= version <= most
-                for api, version in _VERSIONS.items()
-                for least, most in [offered.get(api, (1, 0))]
-            )
-
-        return self._until_answered(versions)
-
-    def producer_of(self, transactional_id: str) -> tuple[int, int]:
-        """Return id and epoch of the producer that a transactional id belongs to."""
-
-        def read(answer: BrokerAnswer) -> tuple[int, int]:
-            _pass_throttle(answer)
-            _require(answer.compact_count())
-            _refuse(answer.int16(), f"the transaction of {transactional_id!r}")
-            answer.compact_text(), answer.compact_text(), answer.int32(), answer.int64()  # id, state, timeout, begin
-            return answer.int64(), answer.int16()
-
-        body = b"\x02" + compact_text(transactional_id) + b"\0"
-        return self._ask((_TRANSACTION, transactional_id), _DESCRIBE_TRANSACTIONS, body, read, is_compact=True)
-
-    def offset_text(self, group: str, place: KafkaTopicPartition) -> str:
-        """Return the text of the offset that a group has committed; one in a transaction that is open is waited for.
-
-        A coordinator that has just taken the group over, or does not know yet that another one has, may answer at once
-        with what was committed before. To wait for transactions it has to agree with the other brokers first.
-        """
-        what = f"the offset of group {group!r}"
-
-        def read(answer: BrokerAnswer) -> str:
-            _pass_throttle(answer)
-            if answer.compact_count() == 0:
-                _refuse(answer.int16(), what)
-                _require(0)
-            answer.compact_text()
-            _require(answer.compact_count())
-            answer.int32()
-            offset, _, said = answer.int64(), answer.int32(), answer.compact_text()
-            _refuse(answer.int16(), what)
-            answer.skip_tags()
-            answer.skip_tags()
-            _refuse(answer.int16(), what)
-            return said if offset >= 0 else ""
-
-        one_place = b"\x02" + compact_text(place.topic) + b"\x02" + int32(place.partition) + b"\0"
-        body = compact_text(group) + one_place + b"\x01" + b"\0"
-        return self._ask((_GROUP, group), _OFFSET_FETCH, body, read, is_compact=True)
-
-    def add_group(self, owner: tuple[str, int, int], group: str) -> None:
-        """Say that offsets of a group belong to the transaction of a producer: transactional id, id and epoch."""
-        transactional_id, producer_id, epoch = owner
-
-        def read(answer: BrokerAnswer) -> None:
-            _pass_throttle(answer)
-            _refuse(answer.int16(), f"adding group {group!r} to the transaction of {transactional_id!r}")
-
-        body = text(transactional_id) + int64(producer_id) + int16(epoch) + text(group)
-        self._ask((_TRANSACTION, transactional_id), _ADD_OFFSETS, body, read)
-
-    def commit_offset(
-        self, owner: tuple[str, int, int], group: str, place: KafkaTopicPartition, offset: int, said: str
-    ) -> None:
-        """Commit an offset with its text, as part of the transaction of a producer."""
-        transactional_id, producer_id, epoch = owner
-
-        def read(answer: BrokerAnswer) -> None:
-            _pass_throttle(answer)
-            _require(answer.count())
-            answer.text()
-            _require(answer.count())
-            answer.int32()
-            _refuse(answer.int16(), f"the offset of group {group!r} in the transaction of {transactional_id!r}")
-
-        body = text(transactional_id) + text(group) + int64(producer_id) + int16(epoch)
-        body += int32(1) + text(place.topic) + int32(1) + int32(place.partition)
-        body += int64(offset) + int32(-1) + text(said)
-        self._ask((_GROUP, group), _TXN_OFFSET_COMMIT, body, read)
-
-    def _ask(
-        self,
-        coordinator: tuple[int, str],
-        api: int,
-        body: bytes,
-        read: Callable[[BrokerAnswer], Result],
-        is_compact: bool = False,
-    ) -> Result:
-        def once(deadline: float) -> Result:
-            try:
-                address = self._addresses.get(coordinator) or self._find(coordinator, deadline)
-                connection = self._connection(address, deadline)
-                return read(connection.ask(api, _VERSIONS[api], body, deadline, is_compact))
-            except BaseException:
-                self._addresses.pop(coordinator, None)
-                raise
-
-        return self._until_answered(once)
-
-    def _find(self, coordinator: tuple[int, str], deadline: float) -> tuple[str, int]:
-        kind, name = coordinator
-        connection = self._any_broker(deadline)
-        answer = connection.ask(_FIND_COORDINATOR, _VERSIONS[_FIND_COORDINATOR], text(name) + bytes([kind]), deadline)
-        answer.int32()
-        code, _ = answer.int16(), answer.text()
-        _refuse(code, f"the coordinator of {name!r}")
-        answer.int32()
-        self._addresses[coordinator] = answer.text(), answer.int32()
-        return self._addresses[coordinator]
-
-    def _any_broker(self, deadline: float) -> KafkaConnection:
-        """Return a connection to one of the brokers; raises the error of the last if there is none."""
-        failure: OSError = ConnectionError("no broker of Kafka is named")
-        for connection in self._connections.values():
-            return connection
-        for _ in range(len(self._servers)):
-            try:
-                return self._connection(self._servers[0], deadline)
-            except OSError as error:
-                failure = error
-                self._servers.rotate(-1)  # who is away may take all the time that there is, but not twice
-        raise failure
-
-    def _connection(self, address: tuple[str, int], deadline: float) -> KafkaConnection:
-        if address not in self._connections:
-            self._connections[address] = KafkaConnection(address, self._access, deadline)
-        return self._connections[address]
-
-    def _until_answered(self, question: Callable[[float], Result]) -> Result:
-        """Ask again while brokers are away, or hand over to each other."""
-        deadline = time.monotonic() + self._timeout_s
-        pause_s = _FIRST_PAUSE_S
-        while True:
-            try:
-                return question(min(deadline, time.monotonic() + _ONE_REQUEST_S))
-            except (OSError, _TryAgainError) as error:
-                if not isinstance(error, _TryAgainError):
-                    self.close()  # what else is connected may have ended, too
-                if time.monotonic() + pause_s > deadline:
-                    reason = f"brokers of Kafka did not do in {self._timeout_s:g} s what they were asked: {error}"
-                    raise kafka_error("_TIMED_OUT", reason) from error
-            except ValueError as error:
-                self.close()
-                raise kafka_error("_BAD_MSG", str(error)) from error
-            time.sleep(pause_s)
-            pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
-
-    def close(self) -> None:
-        """Close connections; they are opened again if something is asked."""
-        for connection in self._connections.values():
-            connection.close()
-        self._connections.clear()
+    if before is None or before.producer_id != begun.producer_id:
+        return None
+    steps = begun.epoch - before.epoch  # one by each beginning, and one where that aborts what is open
+    if before.name == "Ongoing":
+        return False if steps == 2 else None
+    if steps != 1:
+        return None
+    if before.name == "Empty":
+        is_the_same = known is not None and (known.producer_id, known.epoch) == (before.producer_id, before.epoch)
+        return known.was_committed if known is not None and is_the_same else None
+    return {
+        "PrepareCommit": True,
+        "CompleteCommit": True,
+        "PrepareAbort": False,
+        "CompleteAbort": False,
+    }.get(before.name)
 
 
-class _TryAgainError(Exception):
-    """A broker asks to be asked again, or another one."""
-
-
-def _refuse(code: int, what: str) -> None:
-    """Raise the error that a broker answers with, if it is one."""
-    if code == 0:
-        return
-    library = client_library()
-    codes = library.KafkaError
-    error = codes(code, f"{what}: {codes(code).str()}")
-    passing = (
-        codes.COORDINATOR_LOAD_IN_PROGRESS,
-        codes.COORDINATOR_NOT_AVAILABLE,
-        codes.NOT_COORDINATOR,
-        codes.CONCURRENT_TRANSACTIONS,
-        codes.REQUEST_TIMED_OUT,
-        codes.NOT_ENOUGH_REPLICAS,
-        codes.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
-        codes.UNKNOWN_TOPIC_OR_PART,  # the broker has not heard of it yet
-        codes.UNSTABLE_OFFSET_COMMIT,
-        codes.NETWORK_EXCEPTION,
+def _is_open_as(state: TransactionState | None, known: KnownEnding) -> bool:
+    return state is not None and (state.name, state.producer_id, state.epoch) == (
+        "Ongoing",
+        known.producer_id,
+        known.epoch,
     )
-    if code in passing:
-        raise _TryAgainError(str(error))
-    raise library.KafkaException(error)
-
-
-def _pass_throttle(answer: BrokerAnswer) -> None:
-    answer.int32()  # for how long the broker holds requests back
-
-
-def _require(count: int) -> None:
-    if count == 0:
-        raise ValueError("a broker of Kafka answered for nothing that it was asked about")
 
 
 class LibraryMarks(KafkaMarks):
@@ -336,16 +307,25 @@ class LibraryMarks(KafkaMarks):
         self._producer = producer
         self._consumer = make_consumer({**_shared(properties), "group.id": transactional_id})
 
+    def begin(self) -> None:
+        """Do nothing: the producer is the client library's."""
+
     def read(self, place: KafkaTopicPartition) -> str:
         """Return the text that was committed last."""
         (mark,) = ask(lambda: self._consumer.committed([as_client(place)], timeout=REQUEST_TIMEOUT_S))
         return (mark.metadata or "") if mark.offset >= 0 else ""
+
+    def settle_topic(self, topic: str) -> None:
+        """Do nothing: the client library does not know whether something waits there."""
 
     def write(self, place: KafkaTopicPartition, offset: int, said: str) -> None:
         """Give the library an offset for the transaction."""
         mark = as_client(place, offset, said)
         group = self._consumer.consumer_group_metadata()
         _within(_MARK_TIMEOUT_S, lambda: self._producer.send_offsets_to_transaction([mark], group, _MARK_TIMEOUT_S))
+
+    def confirm(self, place: KafkaTopicPartition) -> None:
+        """Do nothing: the next transaction waits until this one is over."""
 
     def close(self) -> None:
         """Close the consumer."""

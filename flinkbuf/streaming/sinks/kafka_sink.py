@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from flinkbuf.errors import FlinkbufError
 from flinkbuf.log import logger
-from flinkbuf.streaming.sinks.kafka_group import marks_of
+from flinkbuf.streaming.sinks.kafka_group import Endings, marks_of
 from flinkbuf.streaming.sinks.kafka_marks import CommittedNumbers
 from flinkbuf.streaming.sinks.sink import CommitRequest, Committer, Sink, SinkContext, SinkWriter, WriterContext
 from flinkbuf.streaming.sources.kafka_access import check_access
@@ -172,6 +172,7 @@ class KafkaCommitter(Committer):
     def __init__(self, properties: Mapping[str, object]) -> None:
         self._properties = properties
         self._sessions: dict[str, _Session] = {}  # by transactional id
+        self._endings: Endings = {}  # of the last transactions, for the sessions that come
 
     def commit(self, requests: Sequence[CommitRequest]) -> None:
         """Commit each in order, and none of an id behind one that is to be tried again."""
@@ -187,7 +188,7 @@ class KafkaCommitter(Committer):
         for number, request in enumerate(requests):
             try:
                 if transactional_id not in self._sessions:
-                    self._sessions[transactional_id] = _Session(self._properties, transactional_id)
+                    self._sessions[transactional_id] = _Session(self._properties, transactional_id, self._endings)
                 if not self._sessions[transactional_id].commit(request.committable):
                     request.signal_already_committed()
             except library.KafkaException as error:
@@ -215,14 +216,20 @@ class KafkaCommitter(Committer):
 class _Session:
     """The time in which a transactional id is this process's: from its beginning until another one begins as it."""
 
-    def __init__(self, properties: Mapping[str, object], transactional_id: str) -> None:
+    def __init__(self, properties: Mapping[str, object], transactional_id: str, endings: Endings) -> None:
         self._producer = make_producer({**properties, "transactional.id": transactional_id})
-        self._producer.init_transactions(REQUEST_TIMEOUT_S)  # shuts out who was it, and aborts what that one had begun
-        self._marks = marks_of(properties, transactional_id, self._producer)
+        self._marks = marks_of(properties, transactional_id, self._producer, endings)  # asks what was before
+        try:
+            self._producer.init_transactions(REQUEST_TIMEOUT_S)  # shuts out who was it, and aborts what that had begun
+            self._marks.begin()
+        except BaseException:
+            self._marks.close()
+            raise
         self._servers = properties.get("bootstrap.servers")
         given_ms = properties.get("transaction.timeout.ms", _DEFAULT_TRANSACTION_TIMEOUT_MS)
         self._timeout_s = int(str(given_ms)) / 1_000
         self._topics: set[str] = set()  # that are known to be there
+        self._settled: set[str] = set()  # topics in which nothing waits for the end of an older transaction
         self._committed: dict[KafkaTopicPartition, CommittedNumbers] = {}  # by where their mark is
         self._is_open = False  # a transaction was begun
         self._is_waiting = False  # for a mark to be taken
@@ -230,9 +237,13 @@ class _Session:
     def commit(self, transaction: KafkaTransaction) -> bool:
         """Write and commit a transaction; False: that was done before."""
         committed = self._committed_at(transaction.marker)
+        topics = {record[0] for record in transaction.records}
+        for topic in topics - self._settled:  # of one that was committed, too: its records may wait to be seen
+            self._marks.settle_topic(topic)
+            self._settled.add(topic)
         if transaction.unique in committed:
             return False
-        for topic in {record[0] for record in transaction.records} - self._topics:
+        for topic in topics - self._topics:
             self._find(topic)
         errors: list[KafkaError] = []
 
@@ -255,6 +266,7 @@ class _Session:
         self._is_open = False
         if errors:
             raise FlinkbufError(f"{transaction} was committed without some of them: {errors[0]}")
+        self._marks.confirm(transaction.marker)  # before that it is not told: who fails now begins again, and finds it
         return True
 
     def _find(self, topic: str) -> None:

@@ -45,7 +45,7 @@ _UNDERSTOOD = frozenset(  # of what begins with ssl. and sasl.; with more the cl
     )
 )
 
-_METADATA = 3
+METADATA = 3
 SASL_HANDSHAKE, API_VERSIONS, SASL_AUTHENTICATE = 17, 18, 36
 
 
@@ -250,11 +250,22 @@ def text(value: str) -> bytes:
 def compact_text(value: str) -> bytes:
     """Return a text of the newer form for a request."""
     encoded = value.encode()
-    size, prefix = len(encoded) + 1, bytearray()
-    while size >= 0x80:
-        prefix.append(size & 0x7F | 0x80)
-        size >>= 7
-    return bytes([*prefix, size]) + encoded
+    return compact_count(len(encoded)) + encoded
+
+
+def compact_count(count: int) -> bytes:
+    """Return how many values follow, in the newer form, for a request.
+
+    Examples
+    --------
+    >>> compact_count(2), compact_count(300)
+    (b'\\x03', b'\\xad\\x02')
+    """
+    left, prefix = count + 1, bytearray()
+    while left >= 0x80:
+        prefix.append(left & 0x7F | 0x80)
+        left >>= 7
+    return bytes([*prefix, left])
 
 
 class BrokerClosedError(ConnectionError):
@@ -428,7 +439,7 @@ def _let_in(address: tuple[str, int], access: KafkaAccess, deadline: float) -> N
     connection = KafkaConnection(address, access, deadline)
     with contextlib.closing(connection):
         # Which requests are known anybody is told. Who asks for topics, here for none of them, has to be let in.
-        connection.ask(_METADATA, 4, int32(0) + b"\0", deadline)
+        connection.ask(METADATA, 4, int32(0) + b"\0", deadline)
 
 
 _PROTOCOLS = {

@@ -12,7 +12,15 @@ from hypothesis import strategies as st
 
 library = pytest.importorskip("confluent_kafka", reason="confluent-kafka is not installed")
 
-from flinkbuf.streaming.sinks.kafka_group import CoordinatedMarks, KafkaCoordinators, LibraryMarks, marks_of  # noqa: E402
+from flinkbuf.errors import FlinkbufError  # noqa: E402
+from flinkbuf.streaming.sinks.kafka_coordinators import KafkaCoordinators, TransactionState  # noqa: E402
+from flinkbuf.streaming.sinks.kafka_group import (  # noqa: E402
+    CoordinatedMarks,
+    KnownEnding,
+    LibraryMarks,
+    marks_of,
+    was_committed,
+)
 from flinkbuf.streaming.sources.kafka_access import (  # noqa: E402
     API_VERSIONS,
     SASL_AUTHENTICATE,
@@ -222,17 +230,19 @@ def test_lengths_of_the_newer_form_take_as_many_bytes_as_they_need():
         BrokerAnswer(b"\xff" * 9).compact_text()
 
 
-KNOWN = b"".join(int16(api) + int16(0) + int16(9) for api in (9, 10, 25, 28, 65))
-ALL_KNOWN = int16(0) + int32(5) + KNOWN
+REQUESTS = (3, 9, 10, 24, 25, 26, 28, 61, 65)
+KNOWN = b"".join(int16(api) + int16(0) + int16(9) for api in REQUESTS)
+ALL_KNOWN = int16(0) + int32(len(REQUESTS)) + KNOWN
 
 
 def coordinator_at(broker_box):
     return int32(0) + int16(0) + text("") + int32(1) + text("127.0.0.1") + int32(broker_box[0].address[1])
 
 
-def described(producer_id, epoch):
-    state = int16(0) + compact_text("id") + compact_text("Empty") + int32(0) + int64(0) + int64(producer_id)
-    return b"\0" + int32(0) + b"\x02" + state + int16(epoch) + b"\x01\0\0"
+def described(producer_id, epoch, name="Empty", partitions=()):
+    state = int16(0) + compact_text("id") + compact_text(name) + int32(0) + int64(0) + int64(producer_id)
+    places = b"\x02" + compact_text("t") + bytes([1 + len(partitions)]) + b"".join(map(int32, partitions)) + b"\0"
+    return b"\0" + int32(0) + b"\x02" + state + int16(epoch) + (places if partitions else b"\x01") + b"\0\0"
 
 
 def offset_answer(said, code=0):
@@ -267,8 +277,9 @@ def working(box, errors=()):
 def test_a_mark_is_read_and_written_as_the_producer_of_the_transactional_id(broker):
     box = []
     box.append(broker(working(box)))
-    marks = marks_of({"bootstrap.servers": f"127.0.0.1:{box[0].address[1]}"}, "id", None)
+    marks = marks_of({"bootstrap.servers": f"127.0.0.1:{box[0].address[1]}"}, "id", None, {})
     assert isinstance(marks, CoordinatedMarks)
+    marks.begin()
     assert marks.read(PLACE) == "said"
     marks.write(PLACE, 5, "new")
     sent = dict(box[0].requests)
@@ -282,8 +293,9 @@ def test_a_mark_is_read_and_written_as_the_producer_of_the_transactional_id(brok
 @pytest.mark.parametrize("api", [9, 10, 25, 28, 65])
 def test_a_coordinator_that_is_away_or_another_one_is_asked_again(broker, api, coordinators):
     box = []
-    box.append(broker(working(box, {api: [16, None, 15, 14, None, 51, 88]})))
-    marks = CoordinatedMarks(coordinators(box[0].access(), 10), "id")
+    box.append(broker(working(box, {api: [16, None, 15, 14, None, 51, 7]})))
+    marks = CoordinatedMarks(coordinators(box[0].access(), 10), "id", {})
+    marks.begin()
     marks.write(PLACE, 5, "new")
     assert marks.read(PLACE) == "said"
     assert [each for each, _ in box[0].requests].count(api) >= 8
@@ -295,7 +307,8 @@ def test_what_a_broker_refuses_is_told_with_its_code(broker, api, code, coordina
     box = []
     box.append(broker(working(box, {api: [code]})))
     with pytest.raises(library.KafkaException) as told:
-        marks = CoordinatedMarks(coordinators(box[0].access(), 10), "id")
+        marks = CoordinatedMarks(coordinators(box[0].access(), 10), "id", {})
+        marks.begin()
         marks.write(PLACE, 5, "new")
         marks.read(PLACE)
     assert told.value.args[0].code() == code
@@ -349,9 +362,175 @@ def test_what_is_no_broker_of_kafka_is_told_at_once(raw, words):
 
 
 def test_older_brokers_and_other_logins_are_left_to_the_client_library(broker):
-    old = int16(0) + int32(4) + KNOWN[:-6]
+    old = int16(0) + int32(len(REQUESTS) - 1) + KNOWN[:-6]
     # The client library, too, asks what the broker knows, and does not survive whatever it answers: then it is away.
     server = broker(lambda api, body: old if len(server.requests) == 1 else None)
-    marks = marks_of({"bootstrap.servers": f"127.0.0.1:{server.address[1]}"}, "id", None)
+    marks = marks_of({"bootstrap.servers": f"127.0.0.1:{server.address[1]}"}, "id", None, {})
     assert isinstance(marks, LibraryMarks)
     marks.close()
+
+
+# Transactions whose markers brokers have lost
+
+
+class LostMarkers:
+    """A broker whose coordinator takes a transaction for ended, of which a group and partitions have not heard."""
+
+    def __init__(self, name, is_unstable=True, open_at=(), refuses=0):
+        self.name, self.epoch = name, 3
+        self.is_unstable, self.open_at, self.refuses = is_unstable, set(open_at), refuses
+        self.sent = []  # add a group, add partitions, end
+        self.box = []
+
+    def begin(self):
+        """A producer begins; what is open is aborted."""
+        self.epoch += 2 if self.name == "Ongoing" else 1
+        self.name = "Empty"
+
+    def answers(self, api, body):
+        if api in (24, 25):
+            self.name = "Ongoing"
+            self.sent.append((api, body))
+            place = int32(1) + text("t") + int32(1) + int32(0)
+            return int32(0) + (place if api == 24 else b"") + int16(0)
+        if api == 26:
+            self.sent.append((api, bool(body[-1])))
+            self.name, self.is_unstable = "CompleteCommit" if body[-1] else "CompleteAbort", False
+            if any(each == 24 for each, _ in self.sent):
+                self.open_at.clear()
+            return int32(0) + int16(0)
+        if api == 3:
+            return self.metadata()
+        if api == 61:
+            return self.producers()
+        if api == 65:
+            return described(4_000, self.epoch, self.name)
+        if api == 9:
+            return offset_answer("said", 88 if self.is_unstable else 0)
+        return working(self.box)(api, body)
+
+    def metadata(self):
+        port = self.box[0].address[1]
+        broker = int32(1) + int32(7) + text("127.0.0.1") + int32(port) + int16(-1)
+        partitions = [int16(0) + int32(number) + int32(7) + 2 * (int32(1) + int32(7)) for number in (0, 1)]
+        topic = int32(1) + int16(0) + text("t") + b"\0" + int32(2) + b"".join(partitions)
+        return int32(0) + broker + int16(-1) + int32(7) + topic
+
+    def producers(self):
+        answer = b""
+        for number in (0, 1):
+            others = int64(5) + int32(0) + int32(0) + int64(0) + int32(0) + int64(17) + b"\0"
+            begins = 30 if number in self.open_at else -1
+            ours = int64(4_000) + int32(2) + int32(0) + int64(0) + int32(0) + int64(begins) + b"\0"
+            some = b"\x03" + others + ours if not self.refuses else b"\x01"
+            answer += int32(number) + int16(self.refuses) + b"\0" + some + b"\0"
+        return b"\0" + int32(0) + b"\x02" + compact_text("t") + b"\x03" + answer + b"\0\0"
+
+    def access(self, broker):
+        self.box.append(broker(self.answers))
+        return self.box[0].access()
+
+
+def begun(lost, broker, coordinators, endings=None, timeout_s=10):
+    marks = CoordinatedMarks(coordinators(lost.access(broker), timeout_s), "id", {} if endings is None else endings)
+    lost.begin()
+    marks.begin()
+    return marks
+
+
+@pytest.mark.parametrize(
+    ("name", "is_committed"),
+    [("PrepareCommit", True), ("CompleteCommit", True), ("CompleteAbort", False), ("Ongoing", False)],
+)
+def test_a_mark_whose_marker_was_lost_is_settled_as_its_transaction_ended(broker, coordinators, name, is_committed):
+    lost = LostMarkers(name)
+    marks = begun(lost, broker, coordinators)
+    assert marks.read(PLACE) == "said"
+    owner = text("id") + int64(4_000) + int16(lost.epoch)
+    assert lost.sent == [(25, owner + text("id")), (26, is_committed)]
+
+
+@pytest.mark.parametrize(("name", "is_committed"), [("CompleteCommit", True), ("PrepareAbort", False)])
+def test_records_whose_marker_was_lost_are_settled_as_their_transaction_ended(broker, coordinators, name, is_committed):
+    lost = LostMarkers(name, is_unstable=False, open_at=[1])
+    marks = begun(lost, broker, coordinators)
+    marks.settle_topic("t")
+    owner = text("id") + int64(4_000) + int16(lost.epoch)
+    places = int32(1) + text("t") + int32(1) + int32(1)
+    assert lost.sent == [(24, owner + places), (25, owner + text("id")), (26, is_committed)]
+
+
+def test_a_transaction_that_all_have_heard_of_is_left_alone(broker, coordinators):
+    lost = LostMarkers("CompleteCommit", is_unstable=False)
+    marks = begun(lost, broker, coordinators)
+    assert marks.read(PLACE) == "said"
+    marks.settle_topic("t")
+    assert lost.sent == []
+
+
+def test_who_may_not_see_the_producers_of_a_topic_goes_on(broker, coordinators):
+    lost = LostMarkers("CompleteCommit", is_unstable=False, open_at=[0], refuses=29)
+    begun(lost, broker, coordinators).settle_topic("t")
+    assert lost.sent == []
+
+
+@pytest.mark.parametrize("what", ["mark", "records"])
+def test_what_is_not_known_is_not_settled_and_told_with_what_can_be_done(broker, coordinators, what):
+    lost = LostMarkers("Empty", is_unstable=what == "mark", open_at=[0] if what == "records" else ())
+    marks = begun(lost, broker, coordinators, timeout_s=0.3)
+    if what == "mark":
+        words = "offset of group 'id' .*KAFKA-20734.*kafka-transactions.sh .*find-hanging.*producer id 4000.*twice"
+        with pytest.raises(FlinkbufError, match=words):
+            marks.read(PLACE)
+    else:
+        with pytest.raises(FlinkbufError, match="written last into t-0 waits .*abort --topic .* are gone"):
+            marks.settle_topic("t")
+    assert lost.sent == []
+
+
+def test_what_a_session_has_known_the_next_one_knows(broker, coordinators):
+    lost, endings = LostMarkers("CompleteCommit"), {}
+    begun(lost, broker, coordinators, endings).close()  # before it has settled anything
+    assert endings == {"id": KnownEnding(4_000, 4, True)}
+    assert lost.name == "Empty"
+    marks = CoordinatedMarks(coordinators(lost.box[0].access()), "id", endings)
+    lost.begin()
+    marks.begin()
+    assert marks.read(PLACE) == "said"
+    assert lost.sent[-1] == (26, True)
+
+
+def test_a_settling_that_was_not_finished_is_ended_in_the_same_way(broker, coordinators):
+    lost = LostMarkers("Ongoing")
+    begun(lost, broker, coordinators, {"id": KnownEnding(4_000, 3, True, is_being_settled=True)})
+    assert lost.sent == [(26, True)]
+
+
+def test_a_commit_is_told_when_all_have_heard_of_it(broker, coordinators):
+    lost = LostMarkers("CompleteAbort", is_unstable=False)
+    marks = begun(lost, broker, coordinators)
+    lost.name, lost.is_unstable = "CompleteCommit", True  # as the client library has had it committed
+    marks.confirm(PLACE)
+    assert lost.sent[-1] == (26, True)
+    lost.epoch += 1
+    with pytest.raises(library.KafkaException, match="another producer has begun as 'id'"):
+        marks.confirm(PLACE)
+
+
+def test_how_a_transaction_ended_is_concluded_from_its_state_and_the_epoch():
+    def state(name, epoch, producer_id=4_000):
+        return TransactionState(name, producer_id, epoch, ())
+
+    now = state("Empty", 7)
+    assert was_committed(None, now, None) is None
+    assert was_committed(state("CompleteCommit", 6, 3_999), now, None) is None  # there are no epochs left for that one
+    assert was_committed(state("PrepareCommit", 6), now, None) is True
+    assert was_committed(state("PrepareAbort", 6), now, None) is False
+    assert was_committed(state("Ongoing", 5), now, None) is False  # aborted, and begun anew
+    assert was_committed(state("Ongoing", 6), now, None) is None  # its owner ended it, nobody knows how
+    assert was_committed(state("Empty", 6), now, None) is None
+    assert was_committed(state("Empty", 6), now, KnownEnding(4_000, 6, True)) is True
+    assert was_committed(state("Empty", 6), now, KnownEnding(4_000, 5, True)) is None
+    assert was_committed(state("Dead", 6), now, None) is None
+    for name in ("CompleteCommit", "CompleteAbort"):
+        assert was_committed(state(name, 5), now, None) is None  # something came in between

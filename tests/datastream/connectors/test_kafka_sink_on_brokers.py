@@ -14,6 +14,7 @@ from test_kafka import SCRIPT, opened, sink_of  # noqa: E402
 
 from flinkbuf.datastream.connectors.base import DeliveryGuarantee  # noqa: E402
 from flinkbuf.errors import FlinkbufError  # noqa: E402
+from flinkbuf.streaming.sinks.kafka_coordinators import KafkaCoordinators  # noqa: E402
 from flinkbuf.streaming.sinks.kafka_sink import _Session  # noqa: E402
 
 pytestmark = pytest.mark.hosts
@@ -71,7 +72,10 @@ def die_at(monkeypatch, moment):
 
     class Marks:
         def __init__(self, marks):
-            self.read, self.close, self._marks = marks.read, marks.close, marks
+            self._marks = marks
+
+        def __getattr__(self, name):
+            return getattr(self._marks, name)
 
         def write(self, *mark):
             if moment == "marked":
@@ -203,3 +207,38 @@ def test_a_record_that_brokers_refuse_is_told_with_its_reason_and_leaves_nothing
     wait_until(lambda: values(kafka, "refused") == ["behind"], 20, 0.2)
     assert time.monotonic() - began < 30
     sink.close()
+
+
+def test_a_mark_whose_marker_brokers_have_lost_is_settled_as_its_transaction_ended(monkeypatch, caplog):
+    """A transaction that has not been told of the group whose offset it has does not tell the group of its end."""
+    with running_kafka(settings={"transaction.partition.verification.enable": "false"}) as kafka:
+        for moment, ended in (("told", "committed"), ("committed", "committed"), ("marked", "aborted")):
+            topic = kafka.create_topic(f"lost-{moment}")
+            sink = opened(exactly_once(kafka, topic))
+            step(sink, 1, "a")
+            snapshots = {}
+            play(sink, ["b", ("snap", 2)], snapshots)
+            caplog.clear()
+            with monkeypatch.context() as patch:
+                forget_the_group(patch)
+                if moment != "told":
+                    die_at(patch, moment)
+                    with pytest.raises(Died):
+                        sink.operator.notify_checkpoint_complete(2)
+                    patch.undo()
+                    sink = opened(exactly_once(kafka, topic), [snapshots[2]])
+                sink.operator.notify_checkpoint_complete(2)
+            assert f"a transaction that was {ended}" in caplog.text
+            step(sink, 3, "c")
+            assert values(kafka, topic) == ["a", "b", "c"]
+            sink.close()
+
+
+def forget_the_group(monkeypatch):
+    """Have the next transaction leave out the group."""
+    add_group = KafkaCoordinators.add_group
+
+    def forget(*arguments):
+        monkeypatch.setattr(KafkaCoordinators, "add_group", add_group)
+
+    monkeypatch.setattr(KafkaCoordinators, "add_group", forget)

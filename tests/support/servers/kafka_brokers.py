@@ -31,7 +31,7 @@ class ModelBroker:
     def producer(self, properties):
         return ModelProducer(self, properties["transactional.id"])
 
-    def marks_of(self, properties, transactional_id, producer):
+    def marks_of(self, properties, transactional_id, producer, endings):
         return ModelMarks(self, transactional_id, producer)
 
 
@@ -87,6 +87,15 @@ class ModelMarks:
 
     def __init__(self, broker, name, producer):
         self.broker, self.name, self.producer = broker, name, producer
+
+    def begin(self):
+        assert self.broker.epochs[self.name] is self.producer
+
+    def settle_topic(self, topic):
+        self.producer._check()
+
+    def confirm(self, place):
+        assert self.read(place)
 
     def read(self, place):
         return self.broker.marks.get((self.name, place.topic), "")
