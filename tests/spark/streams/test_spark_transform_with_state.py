@@ -12,6 +12,7 @@ import flinkbuf as fb
 
 pytest.importorskip("pyspark.sql").functions
 pytest.importorskip("google.protobuf", reason="transformWithState needs protobuf")
+from facts import FACTS, Facts  # noqa: E402
 from processors import AllKinds, Base, EventTimers, FromInitial, ProcessingTime, told  # noqa: E402
 from pyspark.sql import functions as F  # noqa: E402
 
@@ -114,6 +115,15 @@ def test_each_kind_of_state_as_in_spark(stream, tmp_path):
     theirs, ours = both(halves, ["key", "half"], AllKinds(), tmp_path, "update")
     assert ours == theirs
     assert sum(map(len, ours.values())) > 15
+
+
+@pytest.mark.long  # each access to state is a message to Spark
+def test_each_fact_as_in_spark(stream, tmp_path):
+    theirs, ours = both(stream, ["key"], Facts(), tmp_path, "update")
+    for batch, rows in theirs.items():
+        assert [row for row in ours[batch] if row not in rows] == []
+    assert ours == theirs
+    assert {row[1].split()[0] for rows in ours.values() for row in rows} == {name for name, *_ in FACTS}
 
 
 def test_timers_of_event_time_and_late_rows_as_in_spark(stream, tmp_path):
