@@ -1,7 +1,8 @@
 """What Spark runs for a key group: the user's processor for each key of the group, and the group's state around it.
 
 To Spark a key group is a key, with one value (its `Head`) and one map (the segments of its log). A visit of a group is
-a call of Spark for it: rows of a batch, rows of the initial state, or the group's timer.
+a call of Spark for it: rows of a batch, rows of the initial state, or the group's timer. What a visit asks of Spark is
+a dozen messages, however many rows and keys it has.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from flinkbuf.spark.streams.key_group_state import (
     write_segment,
 )
 from flinkbuf.spark.streams.keys import KeyColumns
-from flinkbuf.spark.streams.packing import RowsOut, read_batches
+from flinkbuf.spark.streams.packing import RowsOut, group_count, read_batches
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle, TimerValues
@@ -67,6 +68,8 @@ class StatefulProgram:
     late_by_last : bool
         Whether the watermark of the batch before says which rows are late, as Spark does where a query may have several
         operators with state.
+    key_groups : int or None
+        How many key groups there are; None for as many as the query has partitions.
     """
 
     processor: StatefulProcessor
@@ -78,6 +81,7 @@ class StatefulProgram:
     initial_keys: KeyColumns | None
     time_column: str | None
     late_by_last: bool
+    key_groups: int | None
 
     def handle(self, parse: Callable[[str], StructType] | None = None) -> Handle:
         """Make the handle that the user's processor is given."""
@@ -114,6 +118,7 @@ class KeyGroupProcessor(StatefulProcessor):
         self._heads = handle.getValueState("head", _HEAD)
         self._segments = handle.getMapState("segments", _NUMBER, _SEGMENT)
         self._groups: dict[int, VisitedGroup] = {}
+        self._count: int | None = None  # of key groups
         self._handle = self._program.handle()
         self._program.processor.init(self._handle)  # type: ignore[arg-type]
         self._handle.close_init()
@@ -124,8 +129,9 @@ class KeyGroupProcessor(StatefulProcessor):
         assert self._program.initial_keys is not None
         group = self._visit(key[0], timerValues)
         user = self._program.processor
-        for batch in read_batches(initialState[-1]):
-            for user_key, identity, rows in self._program.initial_keys.groups(batch):
+        if initialState[-1] is not None:
+            initial = pa.Table.from_batches(read_batches(initialState[-1]))
+            for user_key, identity, rows in self._program.initial_keys.groups(initial):
                 self._handle.key = identity
                 for row in rows:
                     user.handleInitialState(user_key, row, timerValues)
@@ -142,7 +148,7 @@ class KeyGroupProcessor(StatefulProcessor):
             table = self._without_late(pa.Table.from_batches(batches), group)
             for user_key, identity, user_rows in program.keys.groups(table):
                 self._handle.key = identity
-                given = program.processor.handleInputRows(user_key, iter(user_rows), timerValues)
+                given = program.processor.handleInputRows(user_key, user_rows, timerValues)
                 out.add(given, "handleInputRows")
                 if out.is_full:
                     yield from map(_packed_row, out.take())
@@ -179,13 +185,20 @@ class KeyGroupProcessor(StatefulProcessor):
         return group
 
     def _opened(self, number: int, times: TimerValues) -> VisitedGroup:
+        if self._count is None:
+            self._count = group_count(self._program.key_groups)
         found = self._heads.get()
         if found is None:
-            head = Head(random.getrandbits(62), 0, -1, 0, 0, 0, 0, _NO_TIMER)
+            head = Head(self._count, random.getrandbits(62), 0, -1, 0, 0, 0, 0, _NO_TIMER)
             state = KeyGroupState()
             state.settle()
         else:
             head = Head(*found)
+            if head.groups != self._count:
+                raise RuntimeError(
+                    f"the checkpoint has its keys in {head.groups} groups, and here they are in {self._count}: call "
+                    f"transform_with_state() with key_groups={head.groups}"
+                )
             state = self._up_to_date(head, f"key group {number}")
         _met[head.lineage] = state
         state.used_at = time.monotonic()

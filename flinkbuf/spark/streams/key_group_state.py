@@ -30,6 +30,8 @@ class Head(NamedTuple):
 
     Attributes
     ----------
+    groups : int
+        How many key groups there are.
     lineage : int
         A random number that the group has from its beginning.
     first, last : int
@@ -45,6 +47,7 @@ class Head(NamedTuple):
         The one timer of the group that Spark knows, in milliseconds; -1 if there is none.
     """
 
+    groups: int
     lineage: int
     first: int
     last: int

@@ -5,8 +5,10 @@ let timers fire, the state store whose versions are committed with the batches, 
 Python is that each access to state, each timer and each row crosses to the JVM by itself. So the operator stays, and
 what crosses is other:
 
-* Keys are hashed into 128 *key groups*, and to Spark a group is a key. A Spark task puts the rows of a group together,
-  as the bytes of Arrow batches, before the shuffle; they arrive as few large rows (`packing`).
+* Keys are hashed into *key groups*, as many as the query has partitions, and to Spark a group is a key. A Spark task
+  puts the rows of a group together, as the bytes of Arrow batches, before the shuffle; they arrive as few large rows
+  (`packing`). How many groups there are is part of a checkpoint, whose partitions Spark fixes, too; where they are
+  repartitioned, groups go as they are to other partitions.
 * A group's state lives in the Python worker, in tables by the user's key (`key_group_state`). For a batch, a group
   appends one segment to its log in Spark's state store: what the batch has changed. The store's version is the batch's,
   so what counts is what Spark has committed, whoever died when; nothing of ours lies beside it.
@@ -40,8 +42,9 @@ if TYPE_CHECKING:
 
 TIME_MODES = ("none", "processingTime", "eventTime")
 OUTPUT_MODES = ("append", "update", "complete")
+MOST_KEY_GROUPS = 32_768
 _DELAY = "spark.watermarkDelayMs"  # where Spark notes that a column has a watermark
-_HASHED = "__flinkbuf_key_group"
+_HASH = "__flinkbuf_hash"
 
 
 def transform_with_state(
@@ -51,6 +54,8 @@ def transform_with_state(
     output_mode: str = "append",
     time_mode: str = "none",
     initial_state: GroupedData | None = None,
+    *,
+    key_groups: int | None = None,
 ) -> DataFrame:
     """Apply a processor with state to each key, as ``grouped.transformWithState`` does.
 
@@ -73,6 +78,10 @@ def transform_with_state(
         ``withWatermark``, as in Spark.
     initial_state : GroupedData, optional
         Rows that `handleInitialState` is given in the first batch, grouped by columns of the same types.
+    key_groups : int, optional
+        How many parts the keys are dealt into, one of which is worked on by one task: as many as the query has shuffle
+        partitions. It stays the same as long as a checkpoint lives. Where Spark has repartitioned one, it has to be
+        given, and an error says so with the number; a larger one leaves room for more partitions than at the beginning.
 
     Returns
     -------
@@ -118,13 +127,15 @@ def transform_with_state(
     time_mode = _one_of("time_mode", time_mode, TIME_MODES)
     if find_spec("google.protobuf") is None:
         raise ModuleNotFoundError("Spark's operators with state in Python need protobuf: pip install protobuf")
+    if key_groups is not None and not (isinstance(key_groups, int) and 0 < key_groups <= MOST_KEY_GROUPS):
+        raise ValueError(f"key_groups must be an int from 1 to {MOST_KEY_GROUPS}, got {key_groups!r}")
     session = data.sparkSession
     check_workers(session.sparkContext)
     zone = str(session.conf.get("spark.sql.session.timeZone"))
     has_large = _is_set(session, "spark.sql.execution.arrow.useLargeVarTypes", "false")
     in_event_time = time_mode == "eventTime"
     time_column = _time_column(data) if in_event_time else None
-    packed = _packed(data, keys, reaches_all=in_event_time)
+    packed = _packed(data, keys, key_groups, reaches_all=in_event_time)
     packed_initial = initial_keys = None
     if initial_state is not None:
         initial, names = _grouped(initial_state, "initial_state")
@@ -137,7 +148,7 @@ def transform_with_state(
             told = [", ".join(kind.simpleString() for kind in kinds) for kinds in types]
             raise TypeError(f"the DataFrame is grouped by columns of the types {told[0]}, initial_state by {told[1]}")
         initial_keys = key_columns(initial.schema, names, crossing_schema(initial.schema, zone), "initial_state")
-        packed_initial = _packed(initial, names, reaches_all=False).groupBy(KEY_GROUP)
+        packed_initial = _packed(initial, names, key_groups, reaches_all=False).groupBy(KEY_GROUP)
     program = StatefulProgram(
         processor=processor,
         time_mode=time_mode.lower(),
@@ -148,6 +159,7 @@ def transform_with_state(
         initial_keys=initial_keys,
         time_column=time_column if data.isStreaming else None,
         late_by_last=_is_set(session, "spark.sql.streaming.statefulOperator.allowMultiple", "true"),
+        key_groups=key_groups,
     )
     program = replace(program, schemas=_schemas_of_init(program))
     rows = packed.groupBy(KEY_GROUP).transformWithState(
@@ -195,12 +207,12 @@ def _grouped(grouped: GroupedData, name: str) -> tuple[DataFrame, list[str]]:
     return data, keys
 
 
-def _packed(data: DataFrame, keys: list[str], reaches_all: bool) -> DataFrame:
+def _packed(data: DataFrame, keys: list[str], key_groups: int | None, reaches_all: bool) -> DataFrame:
     """Return the DataFrame's rows, many in one, by key group."""
     from pyspark.sql import functions as F
     from pyspark.sql.types import BinaryType, DoubleType, FloatType, IntegerType, StructField, StructType, TimestampType
 
-    from flinkbuf.spark.streams.packing import KEY_GROUP, KEY_GROUPS, ROWS, TIME, Pack
+    from flinkbuf.spark.streams.packing import KEY_GROUP, ROWS, TIME, Pack
 
     def quoted(name: str) -> Column:
         return F.col(f"`{name.replace('`', '``')}`")
@@ -211,14 +223,13 @@ def _packed(data: DataFrame, keys: list[str], reaches_all: bool) -> DataFrame:
         # Both zeros are one key.
         return F.when(quoted(name) == 0, F.lit(0.0)).otherwise(quoted(name).cast("double"))
 
-    group = F.pmod(F.xxhash64(*map(hashed, keys)), F.lit(KEY_GROUPS)).cast("int")
     fields = [StructField(KEY_GROUP, IntegerType()), StructField(ROWS, BinaryType())]
     if reaches_all:
         # What Spark looks for in event time. No row has a time here, so none is late to Spark: rows are told apart
         # where they are rows again.
         fields.insert(1, StructField(TIME, TimestampType(), metadata={_DELAY: 0}))
-    by_group = data.select(group.alias(_HASHED), *map(quoted, data.columns))
-    return by_group.mapInArrow(shipped(Pack(reaches_all)), StructType(fields))
+    with_hash = data.select(F.xxhash64(*map(hashed, keys)).alias(_HASH), *map(quoted, data.columns))
+    return with_hash.mapInArrow(shipped(Pack(key_groups, reaches_all)), StructType(fields))
 
 
 def _time_column(data: DataFrame) -> str:

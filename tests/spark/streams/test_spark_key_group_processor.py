@@ -117,7 +117,7 @@ def program():
     known = {"n bigint": StructType().add("n", "long")}
     keys = key_columns(INPUT, ["key"], ARROW, "it")
     arrow = pa.schema([("key", pa.string()), ("told", pa.string())])
-    return StatefulProgram(Told(), "eventtime", known, OUTPUT, arrow, keys, None, "at", True)
+    return StatefulProgram(Told(), "eventtime", known, OUTPUT, arrow, keys, None, "at", True, 2)
 
 
 def attempt(store, rows, watermark, has_data=True):
@@ -313,3 +313,14 @@ def test_a_segment_that_is_missing_is_an_error_that_says_so():
     del store.maps[0][0,]
     with pytest.raises(RuntimeError, match="key group 0 has no segment 0 in the checkpoint"):
         attempt(store, [], 0)
+
+
+def test_a_checkpoint_with_another_number_of_groups_is_refused():
+    store = Store()
+    attempt(store, [row(50)], 0)
+    handle = FakeHandle(store)
+    handle.key = 1
+    processor = KeyGroupProcessor(replace(program(), key_groups=3))
+    processor.init(handle)
+    with pytest.raises(RuntimeError, match=r"keys in 2 groups, and here they are in 3: call .* with key_groups=2"):
+        list(processor.handleInputRows((1,), iter([]), TimerValues(-1, 0)))

@@ -225,7 +225,7 @@ def test_a_state_of_another_type_is_refused():
 
 
 def test_the_log_is_as_long_as_what_it_began_with():
-    head = Head(1, 0, 3, 5, whole_bytes=100_000, later_bytes=60_000, watermark=0, timer=-1)
+    head = Head(2, 1, 0, 3, 5, whole_bytes=100_000, later_bytes=60_000, watermark=0, timer=-1)
     assert not log_is_long(head, 40_000)
     assert log_is_long(head, 40_001)
     assert not log_is_long(head._replace(whole_bytes=0, later_bytes=0), 1000)

@@ -170,8 +170,9 @@ def sums_of(batches):
 def test_a_query_goes_on_where_it_was_and_a_batch_that_is_repeated_counts_once(session, stream, tmp_path):
     checkpoint, expected = tmp_path / "state", sums_of([*BATCHES, BATCHES[1], BATCHES[2]])
 
-    def summed():
-        return fb.transform_with_state(streaming(session, tmp_path).groupBy("key"), Sum(), OUTPUT)
+    def summed(key_groups=None):
+        grouped = streaming(session, tmp_path).groupBy("key")
+        return fb.transform_with_state(grouped, Sum(), OUTPUT, key_groups=key_groups)
 
     assert run(summed(), checkpoint) == {number: expected[number] for number in range(3)}
     # As if the driver had died between the state's commit and the batch's: Spark runs batch 2 again.
@@ -181,7 +182,11 @@ def test_a_query_goes_on_where_it_was_and_a_batch_that_is_repeated_counts_once(s
     with settings(session, {"spark.sql.shuffle.partitions": "3"}):  # the checkpoint's number holds
         assert run(summed(), checkpoint) == {2: expected[2], 3: expected[3]}
     write_batch(tmp_path / "in", 4, BATCHES[2])
-    assert run(summed(), checkpoint) == {4: expected[4]}
+    partitions = json.loads((checkpoint / "offsets" / "0").read_text().splitlines()[1])["conf"]
+    groups = int(partitions["spark.sql.shuffle.partitions"])
+    with pytest.raises(Exception, match=f"call transform_with_state\\(\\) with key_groups={groups}"):
+        run(summed(key_groups=groups + 1), checkpoint)
+    assert run(summed(key_groups=groups), checkpoint) == {4: expected[4]}
 
 
 def test_a_batch_data_frame(session):
@@ -243,6 +248,7 @@ def refusals(session):
             grouped, Sum(), OUTPUT, {"time_mode": "later"}
         ),
         "output_mode must be one of": (grouped, Sum(), OUTPUT, {"output_mode": "all"}),
+        "key_groups must be an int from 1 to 32768, got 0": (grouped, Sum(), OUTPUT, {"key_groups": 0}),
         "needs a watermark": (grouped, Sum(), OUTPUT, {"time_mode": "eventTime"}),
         "'sum' is asked for twice": (grouped, Twice(), OUTPUT),
         "counted in processing time": (grouped, Brief(), OUTPUT),
