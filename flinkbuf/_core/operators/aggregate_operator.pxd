@@ -21,6 +21,9 @@ cdef class FieldReduce:
     cdef Py_ssize_t index_in(self, object value) except -1
 
 
+cdef object combined_result(object value)
+
+
 cdef class ReduceOperator(StreamOperator):
     cdef object selector, reduce, descriptor, lifecycle
     cdef FieldReduce field_reduce   # `reduce`, if it is one

@@ -127,6 +127,13 @@ cdef class FieldReduce:
         return index
 
 
+cdef object combined_result(object value):
+    """What a function has made of values that are combined before they are sent, too."""
+    if value is None:
+        raise TypeError("what is combined before it is sent cannot become None: leave out two_phase")
+    return value
+
+
 cdef class ReduceOperator(StreamOperator):
     """Emits the reduction of all values of a key after each of them; in batch execution, once after the last.
 
@@ -178,6 +185,8 @@ cdef class ReduceOperator(StreamOperator):
             value = (<tuple>value)[2]
         before = self.state.table.own(self.key_context.token)
         value = self.reduced(before, value)
+        if self.is_combined:
+            combined_result(value)
         self.is_in_function = False
         if value is None:
             self.state.table.remove(self.key_context.token)

@@ -2,4 +2,5 @@ from flinkbuf._core.operators.aligned_window_operator cimport AlignedWindowOpera
 
 
 cdef class CombinedWindowOperator(AlignedWindowOperator):
-    cdef object merge   # of AGGREGATE
+    cdef object merge       # of AGGREGATE
+    cdef str merge_name     # as errors have it

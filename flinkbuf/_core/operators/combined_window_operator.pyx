@@ -5,6 +5,7 @@ State and timers are those of `WindowOperator`: a snapshot of one is the other's
 
 from libc.stdint cimport int64_t
 
+from flinkbuf._core.operators.aggregate_operator cimport combined_result
 from flinkbuf._core.operators.incremental_window_operator cimport AGGREGATE
 from flinkbuf._core.state.keyed_state cimport kept, result_of_call
 from flinkbuf._core.value.own_value cimport own_copy
@@ -17,6 +18,7 @@ cdef class CombinedWindowOperator(AlignedWindowOperator):
         AlignedWindowOperator.__init__(self, operation)
         if self.how == AGGREGATE:
             self.merge = operation.aggregate_function.merge
+            self.merge_name = f"{type(operation.aggregate_function).__name__}.merge()"
 
     cpdef process_element(self, object value, int64_t timestamp):
         self.take_key(value)
@@ -28,10 +30,12 @@ cdef class CombinedWindowOperator(AlignedWindowOperator):
         """The contents with those of a pane."""
         cdef bint is_own = self.contents.owns_given
         if self.how != AGGREGATE:
-            return AlignedWindowOperator.gathered(self, before, value)
+            return combined_result(AlignedWindowOperator.gathered(self, before, value))
         if before is None:
             return value if is_own else kept(self.contents, value)
         if not is_own:
             value = own_copy(value)  # it may be part of what comes of it, and other windows have it, too
         result = self.merge(before, value)
+        if result is None:
+            raise TypeError(f"{self.merge_name} must return the accumulator of both; it returned None")
         return value if is_own and result is value else result_of_call(self.contents, before, result)

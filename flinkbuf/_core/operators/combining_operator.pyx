@@ -15,6 +15,7 @@ from libc.stdint cimport INT64_MAX, INT64_MIN, int64_t
 
 from math import gcd
 
+from flinkbuf._core.operators.aggregate_operator cimport combined_result
 from flinkbuf._core.state.key_context cimport KeyContext, key_of_token
 from flinkbuf._core.state.keyed_state cimport kept, result_of_call
 from flinkbuf._core.value.own_value cimport own_copy
@@ -156,9 +157,7 @@ cdef class CombiningOperator(DelayedOperator):
             else:
                 made = self.reduce(before, value)
             made = value if is_own and made is value else result_of_call(self.state, before, made)
-        if made is None:
-            raise TypeError("what is combined before it is sent cannot become None: leave out two_phase")
-        return made
+        return combined_result(made)
 
     # ---- what leaves, and when
 

@@ -192,3 +192,26 @@ def test_a_record_without_a_timestamp_is_refused_where_it_is():
     assert type(second()) is CombinedWindowOperator
     with OperatorHarness(first(), is_keyed=False) as harness, pytest.raises(ValueError, match="no timestamp"):
         harness.process_element(("a", 1))
+
+
+class Unmerged(Gather):
+    def merge(self, acc_a, acc_b):
+        """Left out: without `two_phase` only sessions call it."""
+
+
+@pytest.mark.parametrize(
+    ("gathering", "words"),
+    [
+        ({"aggregate_function": Unmerged()}, r"Unmerged.merge\(\) must return .* returned None"),
+        ({"reduce_function": lambda one, other: None}, "cannot become None: leave out two_phase"),
+    ],
+)
+def test_a_window_does_not_become_empty_by_what_is_added(gathering, words):
+    first, second = factories(SlidingEventTimeWindows(4, 2, 0), **gathering)
+    with OperatorHarness(first(), is_keyed=False) as combining, OperatorHarness(second()) as behind:
+        combining.process_element(("a", 1), 0)
+        combining.process_element(("a", 2), 2)
+        combining.end_input()
+        with pytest.raises(TypeError, match=words):
+            send(combining, behind)
+        assert behind.operator.is_in_function

@@ -294,3 +294,10 @@ def test_sums_by_field_are_combined_too():
         harness.process_elements([("a", 1, "x"), ("a", 2, "y")])
         harness.end_input()
         assert harness.output_values == [("a", 0, ("a", 3, "x"))]
+
+
+def test_nothing_becomes_none_behind_the_exchange_either():
+    with OperatorHarness(ReduceOperatorFactory(COMBINED_KEY, lambda one, other: None, is_combined=True)()) as harness:
+        harness.process_element(("a", 0, ("a", 1)))
+        with pytest.raises(TypeError, match="leave out two_phase"):
+            harness.process_element(("a", 0, ("a", 2)))
