@@ -12,9 +12,12 @@ cdef class Pane:
     cdef Pane earlier           # the one that begins a slide before it; None: not looked for yet
 
 
+cdef (int64_t, int64_t) bounds_of_time(object assigner)
+
+
 cdef class AlignedWindowOperator(IncrementalWindowOperator):
     cdef int64_t size_ms, slide_ms, offset_ms
-    cdef int64_t max_time       # a window of a later time would end after the end of time
+    cdef int64_t min_time, max_time     # windows of other times would begin before all time or end after it
     cdef bint fires_at_end      # windows of processing time at the end of the input
     cdef dict panes             # start -> Pane, of the windows in use
     cdef Pane recent

@@ -21,6 +21,12 @@ cdef class Pane:
     """A window, and the times that its timers are set for."""
 
 
+cdef (int64_t, int64_t) bounds_of_time(object assigner):
+    """Of times whose windows, and the step before the first of them, fit into 64 bits; so do those of their pane."""
+    cdef object size = assigner.size_ms, slide = assigner.slide_ms  # ints of Python, which have no end
+    return min(size + 2 * slide - INT64_MAX, 0), max(INT64_MAX - max(size, slide), 0)
+
+
 cdef class AlignedWindowOperator(IncrementalWindowOperator):
     """Tumbling and sliding windows with their default trigger, without an evictor."""
 
@@ -31,7 +37,7 @@ cdef class AlignedWindowOperator(IncrementalWindowOperator):
         self.offset_ms = self.assigner.offset_ms % self.slide_ms
         if self.offset_ms < 0:
             self.offset_ms += self.slide_ms
-        self.max_time = INT64_MAX - max(self.size_ms, self.slide_ms)
+        self.min_time, self.max_time = bounds_of_time(self.assigner)
         self.fires_at_end = operation.fires_at_end
         self.panes = {}
 
@@ -63,7 +69,7 @@ cdef class AlignedWindowOperator(IncrementalWindowOperator):
             return self.timer_service.current_processing_time()
         if timestamp == INT64_MIN:
             self.assign(value, timestamp)  # which says what is missing
-        if timestamp > self.max_time or timestamp < -self.max_time:
+        if timestamp > self.max_time or timestamp < self.min_time:
             raise OverflowError(f"the window of a record with timestamp {timestamp} does not fit into 64 bits")
         return timestamp
 

@@ -23,7 +23,7 @@ cdef class CombinedWindowOperator(AlignedWindowOperator):
     cpdef process_element(self, object value, int64_t timestamp):
         self.take_key(value)
         _, start, contents = value
-        if self.add_at(contents, self.time_of(value, start)):
+        if self.add_at(contents, start if self.is_event_time else self.time_of(value, timestamp)):
             self.take_late(value, timestamp)
 
     cdef object gathered(self, object before, object value):

@@ -13,8 +13,8 @@ cdef class Combined:
 
 
 cdef class Panes:
-    cdef int64_t size_ms, slide_ms, offset_ms   # of the windows
-    cdef int64_t length_ms
+    cdef int64_t length_ms, offset_ms
+    cdef int64_t min_time, max_time     # of records whose windows fit into 64 bits
     cdef object assigner
 
     cdef int64_t start_of(self, object value, int64_t timestamp) except? -1

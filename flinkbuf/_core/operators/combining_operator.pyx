@@ -16,6 +16,7 @@ from libc.stdint cimport INT64_MAX, INT64_MIN, int64_t
 from math import gcd
 
 from flinkbuf._core.operators.aggregate_operator cimport combined_result
+from flinkbuf._core.operators.aligned_window_operator cimport bounds_of_time
 from flinkbuf._core.state.key_context cimport KeyContext, key_of_token
 from flinkbuf._core.state.keyed_state cimport kept, result_of_call
 from flinkbuf._core.value.own_value cimport own_copy
@@ -34,18 +35,18 @@ cdef class Panes:
 
     def __init__(self, assigner):
         self.assigner = assigner
-        self.size_ms, self.slide_ms = assigner.size_ms, assigner.slide_ms
-        self.length_ms = gcd(self.size_ms, self.slide_ms)
+        self.length_ms = gcd(assigner.size_ms, assigner.slide_ms)
+        self.min_time, self.max_time = bounds_of_time(assigner)
         self.offset_ms = assigner.offset_ms % self.length_ms
         if self.offset_ms < 0:
             self.offset_ms += self.length_ms
 
     cdef int64_t start_of(self, object value, int64_t timestamp) except? -1:
         """Where the pane of a record begins."""
-        cdef int64_t rest, max_time = INT64_MAX - max(self.size_ms, self.slide_ms)
+        cdef int64_t rest
         if timestamp == INT64_MIN:
             self.assigner.assign_windows(value, timestamp, None)  # which says what is missing
-        if timestamp > max_time or timestamp < -max_time:
+        if timestamp > self.max_time or timestamp < self.min_time:
             raise OverflowError(f"the window of a record with timestamp {timestamp} does not fit into 64 bits")
         rest = (timestamp - self.offset_ms) % self.length_ms
         return timestamp - (rest if rest >= 0 else rest + self.length_ms)

@@ -145,13 +145,23 @@ def test_records_without_a_timestamp_are_refused_with_what_to_do():
         harness.process_element(("a", 1))
 
 
-@pytest.mark.parametrize("timestamp", [MAX, MAX - 9, -MAX])
+@pytest.mark.parametrize("timestamp", [MAX, MAX - 9, -MAX, -MAX + 10, -MAX + 29])
 def test_timestamps_at_the_ends_of_time_are_refused(timestamp):
     with (
         OperatorHarness(factory(TumblingEventTimeWindows(10, 0))()) as harness,
         pytest.raises(OverflowError, match=f"timestamp {timestamp} does not fit into 64 bits"),
     ):
         harness.process_element(("a", 1), timestamp)
+
+
+@pytest.mark.parametrize("timestamp", [MAX - 10, -MAX + 30])
+def test_timestamps_next_to_the_ends_of_time_have_their_windows(timestamp):
+    with OperatorHarness(factory(SlidingEventTimeWindows(10, 10, 3))()) as harness:
+        harness.process_element(("a", 1), timestamp)
+        harness.process_watermark(MAX)
+        ((_, start, end, _),) = harness.output_values
+        assert (end - start, start % 10) == (10, 3)
+        assert start <= timestamp < end
 
 
 def test_windows_that_are_over_are_not_held():

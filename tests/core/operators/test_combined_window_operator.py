@@ -182,6 +182,23 @@ def test_what_does_not_go_with_it_is_refused(assigner, arguments, words):
         factories(assigner, aggregate_function=Gather(), **arguments)
 
 
+@pytest.mark.parametrize(
+    ("timestamp", "is_taken"), [(MAX - 10, True), (MAX - 9, False), (-MAX + 24, True), (-MAX + 23, False)]
+)
+def test_timestamps_next_to_the_ends_of_time(timestamp, is_taken):
+    first, second = factories(SlidingEventTimeWindows(10, 7, 3), aggregate_function=Gather())
+    with OperatorHarness(first(), is_keyed=False) as combining, OperatorHarness(second()) as behind:
+        if is_taken:
+            combining.process_element(("a", 1), timestamp)
+            combining.end_input()
+            send(combining, behind)
+            behind.process_watermark(MAX)
+            assert 1 <= len(records(behind)) <= 2
+        else:
+            with pytest.raises(OverflowError, match="does not fit into 64 bits"):
+                combining.process_element(("a", 1), timestamp)
+
+
 def test_all_records_of_a_window_are_not_combined():
     with pytest.raises(ValueError, match="reduce and aggregate"):
         factories(TumblingEventTimeWindows(10, 0), **WAYS["process"])
