@@ -2032,9 +2032,9 @@ class KeyedStream(_NoOperator[T], Generic[K, T]):
         """Return what is combined of the records of each key, where they are, before it is sent."""
         types = [self._key_type, Types.LONG(), value_type]
         type_info = None if None in types else Types.TUPLE(types)
-        origin = self._origin_stream._transformation
+        origin = _operator_behind(self._origin_stream._transformation)
         combined = self._origin_stream._transform("Combine", type_info, MadeBy(None, factory), needs_uid=False)
-        if isinstance(origin, OperatorTransformation):  # or records would go another way before
+        if origin is not None:  # or records would go another way before
             combined._transformation.parallelism = origin.parallelism
             combined._transformation.is_parallelism_configured = origin.is_parallelism_configured
         return KeyedStream(combined, COMBINED_KEY, self._key_type)
@@ -2079,6 +2079,20 @@ class _Projection:
 
 def _identity(value: R) -> R:
     return value
+
+
+def _operator_behind(transformation: Transformation) -> OperatorTransformation | None:
+    """Return the operator that a stream's records stay beside, of several one of the highest parallelism.
+
+    None: the stream says that they go elsewhere.
+    """
+    if isinstance(transformation, OperatorTransformation):
+        return transformation
+    if isinstance(transformation, PartitionTransformation) and transformation.partitioner != "forward":
+        return None
+    found = [_operator_behind(given) for given in transformation.inputs]
+    known = [each for each in found if each is not None]
+    return max(known, key=lambda each: each.parallelism or 0) if len(known) == len(found) else None
 
 
 def _parallelism_of(transformation: Transformation) -> int | None:

@@ -301,3 +301,22 @@ def test_nothing_becomes_none_behind_the_exchange_either():
         harness.process_element(("a", 0, ("a", 1)))
         with pytest.raises(TypeError, match="leave out two_phase"):
             harness.process_element(("a", 0, ("a", 2)))
+
+
+@pytest.mark.parametrize(
+    ("stream_of", "parallelism"),
+    [
+        (lambda pairs: pairs, 1),
+        (lambda pairs: pairs.forward(), 1),
+        (lambda pairs: pairs.union(pairs.map(tuple).set_parallelism(2)), 2),
+        (lambda pairs: pairs.union(pairs.rebalance()), 3),
+        (lambda pairs: pairs.rebalance(), 3),
+    ],
+    ids=["operator", "forward", "union", "union with another way", "another way"],
+)
+def test_records_are_combined_where_they_are(stream_of, parallelism):
+    pairs = environment(3).from_collection([("a", 1), ("a", 2)]).map(tuple).set_parallelism(1)
+    sums = stream_of(pairs).key_by(key_of).sum(1, two_phase=True)
+    exchange = sums._transformation.inputs[0]
+    assert (exchange.inputs[0].name, exchange.inputs[0].parallelism) == ("Combine", parallelism)
+    assert sums.execute_and_collect(limit=9)[-1] in [("a", 3), ("a", 6)]
