@@ -28,6 +28,9 @@ static inline int fb_plain_function_is_watched(void) {
   return thread->c_tracefunc != NULL || thread->c_profilefunc != NULL;
 }
 
+/* What a function written in Python does: borrowed. */
+static inline PyObject* fb_plain_function_code(PyObject* function) { return PyFunction_GET_CODE(function); }
+
 /* Whether container[key] is that of tuples, also in a class below. */
 static inline int fb_plain_function_is_tuple(PyObject* value) {
   return PyTuple_Check(value) &&

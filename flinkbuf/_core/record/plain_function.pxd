@@ -43,6 +43,8 @@ cdef class Node:
 
 cdef class PlainFunction:
     cdef readonly object function   # the user's
+    cdef object plain               # itself, or what stands behind a method
+    cdef object code                # that was read
     cdef Node node
     cdef Py_ssize_t miss_count      # calls that were left to it since the last that was not
     cdef bint is_off                # too many were

@@ -30,6 +30,7 @@ cdef extern from "_core/record/plain_function.h":
     uint64_t fb_plain_function_dict_version(PyObject* dict_)
     unsigned int fb_plain_function_class_version(PyObject* class_)
     bint fb_plain_function_is_watched()
+    PyObject* fb_plain_function_code(PyObject* function)
     bint fb_plain_function_is_tuple(PyObject* value)
 
 cdef enum:
@@ -192,9 +193,7 @@ cdef PyObject* type_is(Node n, PyObject* value) noexcept:
     if globals_version == 0 or globals_version != n.globals_version or builtins_version != n.builtins_version:
         n.named = None
         if "type" not in n.globals_ and n.builtins_.get("type") is type:
-            n.named = n.globals_.get(n.constant)
-            if n.named is None:
-                n.named = n.builtins_.get(n.constant)
+            n.named = (n.globals_ if n.constant in n.globals_ else n.builtins_).get(n.constant)
         n.globals_version, n.builtins_version = globals_version, builtins_version
     if n.named is None:
         return NULL
@@ -236,6 +235,8 @@ cdef class PlainFunction:
         cdef PyObject* made
         if self.is_off or fb_plain_function_is_watched():
             return NULL
+        if fb_plain_function_code(<PyObject*>self.plain) != <PyObject*>self.code:
+            return NULL  # somebody has given it another
         made = evaluate(self.node, value)
         if made is not NULL:
             self.miss_count = 0
@@ -299,6 +300,7 @@ def quickened(function, Py_ssize_t argument_count=1):
         return function
     made = PlainFunction.__new__(PlainFunction)
     made.function, made.node = function, node
+    made.plain, made.code = plain, code
     return made.of if argument_count == 1 else made.of_first
 
 
@@ -351,6 +353,8 @@ cdef Node node_of(object function, object code, str argument):
             right, left = stack.pop(), stack.pop()
             if type(left) is not tuple or not isinstance(right, str) or each.arg != 0:
                 return None
+            if type(function.__globals__) is not dict or type(function.__builtins__) is not dict:
+                return None  # whose items are looked up otherwise
             node = made(TYPE_IS, right, left[1])
             node.globals_, node.builtins_ = function.__globals__, function.__builtins__
             stack.append(node)

@@ -3,6 +3,7 @@
 import collections
 import sys
 import threading
+import warnings
 from typing import NamedTuple
 
 import pytest
@@ -134,6 +135,104 @@ def test_results_and_errors_are_those_of_the_function(number, given_values):
         assert outcome(quick, value) == outcome(function, value)
 
 
+# ---- functions from a grammar, and values with a mind of their own
+
+CALLS = []
+
+
+class Same(int):
+    """Equals everything, and adds nothing."""
+
+    def __eq__(self, other):
+        CALLS.append("eq")
+        return True
+
+    def __add__(self, other):
+        CALLS.append("add")
+        return self
+
+    __radd__ = __add__
+    __hash__ = int.__hash__
+
+
+class Named(Bid):
+    def __getattr__(self, name):
+        CALLS.append(name)
+        return name
+
+
+class Shadowed(Bid):
+    """Has a dict of its own, with a name of a field."""
+
+
+def shadowed(*fields):
+    made = Shadowed(*fields)
+    made.__dict__["price"] = made.__dict__["extra"] = "shadow"
+    return made
+
+
+def made_of(kind):
+    """Makes a named tuple of any number of items, so that there may be fewer of them than names."""
+    return lambda *fields: tuple.__new__(kind, fields)
+
+
+class Price(NamedTuple):
+    price: object
+
+
+class Reordered(Price, Bid):
+    """`price` is its first item, as its first base has it."""
+
+
+SCOPE = {"Bid": Bid, "Other": Other, "Named": Named}
+odd_numbers = st.one_of(
+    numbers, st.sampled_from([2**63, -(2**63), 2**64, -0.0, 1e308, Same(3), Same(0), "%s", "%d", True, (), b"a"])
+)
+odd_values = st.one_of(
+    values,
+    *(st.builds(kind, odd_numbers, odd_numbers, odd_numbers) for kind in (Bid, Other, Named, shadowed)),
+    *(st.builds(made_of(kind), odd_numbers, odd_numbers) for kind in (Bid, Reordered)),
+    st.tuples(odd_numbers, odd_numbers, odd_numbers),
+)
+
+
+def larger(part):
+    indexes = st.sampled_from(
+        ["0", "1", "-1", "-2", "5", "'price'", "True", "x", "2**30", "-2**64", ":1", "1:", "-2:", "::", ":-9", "::2"]
+    )
+    names = st.sampled_from(["price", "auction", "channel", "real", "index", "extra", "__class__"])
+    signs = st.sampled_from(["<", "<=", "==", "!=", ">", ">=", "+", "-", "//", "%", "/", "is", "in", "and"])
+    kinds = st.sampled_from([*SCOPE, "int", "str", "bool", "Nothing"])
+    return st.one_of(
+        st.builds("{}.{}".format, part, names),
+        st.builds("{}[{}]".format, part, indexes),
+        st.builds("({} {} {})".format, part, signs, part),
+        st.builds("({} * {})".format, part, st.sampled_from(["2", "-1", "0.5", "True"])),
+        st.builds("(type({}) is {})".format, part, kinds),
+        st.lists(part, min_size=1, max_size=3).map(lambda parts: f"({', '.join(parts)},)"),
+    )
+
+
+constants = ["(1)", "(-1)", "(2**64)", "(0.5)", "(-0.0)", "'a'", "'%s'", "True", "None", "(1, 'a')"]
+expressions = st.recursive(st.sampled_from(["x"] * 10 + constants), larger, max_leaves=4)
+
+
+def outcome_and_calls(function, value):
+    CALLS.clear()
+    return outcome(function, value), list(CALLS)
+
+
+@settings(max_examples=200)
+@given(expressions, st.lists(odd_values, min_size=1, max_size=4))
+def test_any_function_gives_and_calls_what_it_does(text, given_values):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        function = eval(f"lambda x: {text}", SCOPE)
+    quick = quickened(function)
+    for value in given_values * 2:
+        assert outcome_and_calls(quick, value) == outcome_and_calls(function, value)
+
+
 def test_what_is_done_in_c():
     quick = [quickened(function) is not function for function in FUNCTIONS]
     if sys.version_info[:2] == (3, 11):
@@ -217,6 +316,30 @@ def test_a_name_means_what_it_means_at_the_moment():
     del scope["Kind"]
     with pytest.raises(NameError):
         quick(1)
+
+
+def test_a_name_that_is_none_is_not_that_of_a_builtin_class():
+    quick = quickened(eval("lambda value: type(value) is int", {"int": None}))
+    assert not quick(1)
+
+
+def test_names_of_a_dict_with_a_mind_of_its_own_are_left_to_it():
+    class Scope(dict):
+        def __missing__(self, name):
+            return str if name == "Kind" else super().__missing__(name)
+
+    function = eval("lambda value: type(value) is Kind", Scope())
+    assert quickened(function) is function
+
+
+def test_a_function_that_is_given_other_code_does_the_other():
+    def first(value):
+        return value[0]
+
+    quick = quickened(first)
+    assert quick((1, 2)) == 1
+    first.__code__ = (lambda value: value[1]).__code__
+    assert quick((1, 2)) == 2
 
 
 def test_a_class_that_changes_is_looked_at_again():
