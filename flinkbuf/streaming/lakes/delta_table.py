@@ -114,19 +114,30 @@ def arrow_schema_of(schema: Any) -> pa.Schema:
 
 
 def delta_schema_of(schema: pa.Schema) -> Any:
-    """Return a schema of pyarrow as deltalake's.
+    """Return a schema of pyarrow as deltalake's; times are microseconds there.
 
     Raises
     ------
     TypeError
         If a column has a type that Delta has not.
     """
+    import pyarrow as pa
     from deltalake import Schema
 
+    def in_delta(each: pa.Field) -> pa.Field:
+        if not pa.types.is_timestamp(each.type):
+            return each
+        return each.with_type(pa.timestamp("us", None if each.type.tz is None else "UTC"))
+
     try:
-        return Schema.from_arrow(schema)
+        made = Schema.from_arrow(pa.schema([in_delta(each) for each in schema]))
     except Exception as error:
         raise TypeError(f"a Delta table cannot have these columns: {error}") from None
+    # The library has a type of its own for nanoseconds, in a table that nobody else reads.
+    inside = next((each for each in arrow_schema_of(made) if "timestamp[ns" in str(each.type)), None)
+    if inside is not None:
+        raise TypeError(f"a Delta table has no times of nanoseconds, as column {inside.name!r} has: {inside.type}")
+    return made
 
 
 def check_writable(table: DeltaTable, uri: str) -> None:

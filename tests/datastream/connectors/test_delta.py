@@ -383,6 +383,32 @@ def test_texts_of_partitions_are_the_values_again():
     assert partition_value("2024-01-02 03:04:05", pa.timestamp("us")).as_py() == datetime.datetime(2024, 1, 2, 3, 4, 5)
 
 
+def test_times_of_any_unit_are_microseconds_in_a_new_table(path):
+    instants = [0, 1_000_000_000, None]
+    types = [pa.timestamp("s"), pa.timestamp("ms"), pa.timestamp("ns"), pa.timestamp("ns", "Europe/Berlin")]
+    table = pa.table(
+        {f"t{n}": pa.array(instants, pa.int64()).cast(each) for n, each in enumerate(types)} | {"n": [1, 2, 3]}
+    )
+
+    def write(table):
+        env = environment()
+        env.from_collection(table).as_columns().sink_to(DeltaSink.builder().set_table(path).build())
+        env.execute()
+
+    write(table)
+    found = deltalake.DeltaTable(path).to_pyarrow_table().sort_by("n")
+    assert [each.type for each in found.schema] == [pa.timestamp("us")] * 3 + [pa.timestamp("us", "UTC"), pa.int64()]
+    for name in table.column_names:
+        assert found[name].cast(table.schema.field(name).type).equals(table[name]), name
+    with pytest.raises(Exception, match="'t2' is timestamp.us. in the files.*would lose data"):
+        write(table.set_column(2, "t2", pa.array([1, 2, 3], pa.timestamp("ns"))))
+    inside = pa.table({"of": pa.array([{"t": 1}], pa.struct([("t", pa.timestamp("ns"))]))})
+    with pytest.raises(TypeError, match="no times of nanoseconds, as column 'of' has"):
+        env = environment()
+        sink = DeltaSink.builder().set_table(path + "-other").build()
+        env.from_collection(inside).as_columns().sink_to(sink)
+
+
 def test_a_column_stream_is_written_as_columns(path, capsys):
     table = pa.table({"word": ["a", "b", None], "n": pa.array([1, 2, 3], pa.int32())})
     env = environment(2)
