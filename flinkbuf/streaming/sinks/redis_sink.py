@@ -5,6 +5,7 @@ Flink: RedisSink of the community's connectors; its writers flush at checkpoints
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import ModuleType
@@ -19,10 +20,17 @@ DEFAULT_BATCH_SIZE = 1_000  # commands
 _TRIES = 5  # of a batch whose connection breaks
 _FIRST_WAIT_S = 0.1
 _LONGEST_WAIT_S = 2.0
+_PASSING_CODE = re.compile(r"(?:^|caused error: )(?:BUSY|MASTERDOWN|MISCONF|NOREPLICAS) ")  # no classes of redis-py
 
 
 class RedisCommandError(FlinkbufError, RuntimeError):
-    """The server refuses a command; to begin again does not help."""
+    """The server refuses a command.
+
+    Attributes
+    ----------
+    can_restart : bool
+        The server is in a state that may pass: a replica that is not the master yet, or memory that is full.
+    """
 
     can_restart = False
 
@@ -95,6 +103,18 @@ def commands_of(made: object) -> list[tuple[object, ...]]:
     return found
 
 
+def _may_pass(error: Exception) -> bool:
+    """Return whether the server refuses a command for the state that it is in."""
+    exceptions = redis_module().exceptions
+    states = (
+        exceptions.ReadOnlyError,
+        exceptions.OutOfMemoryError,
+        exceptions.ClusterDownError,
+        exceptions.TryAgainError,
+    )
+    return isinstance(error, states) or _PASSING_CODE.search(str(error)) is not None
+
+
 class RedisWriter(BatchingWriter):
     """Sends commands in batches."""
 
@@ -134,7 +154,9 @@ class RedisWriter(BatchingWriter):
         try:
             pipeline.execute()
         except redis_module().exceptions.ResponseError as error:
-            raise RedisCommandError(f"Redis refuses a command: {error}") from error
+            refused = RedisCommandError(f"Redis refuses a command: {error}")
+            refused.can_restart = _may_pass(error)
+            raise refused from error
         self._batch = []
 
     def close(self) -> None:

@@ -17,6 +17,7 @@ from flinkbuf.common import Configuration, WatermarkStrategy  # noqa: E402
 from flinkbuf.datastream import StreamExecutionEnvironment  # noqa: E402
 from flinkbuf.datastream.connectors.number_seq import NumberSequenceSource  # noqa: E402
 from flinkbuf.datastream.connectors.redis import RedisCommandError, RedisSink  # noqa: E402
+from flinkbuf.runtime.protocol.failure import Failure  # noqa: E402
 from flinkbuf.streaming.chain.operator_config import ExecutionSettings  # noqa: E402
 from flinkbuf.streaming.sinks import redis_sink  # noqa: E402
 from flinkbuf.streaming.sinks.sink_factories import SinkWriterFactory  # noqa: E402
@@ -115,6 +116,26 @@ def test_what_is_no_command_is_an_error_that_shows_it(server, client):
     with pytest.raises(RedisCommandError, match="Redis refuses a command: .*LPUSH.*WRONGTYPE"):
         sink.snapshot(1)
     sink.close()
+
+
+def test_a_server_whose_state_may_pass_is_tried_again_by_the_job(server, client):
+    def refused(record=("SET", "a", 1)):
+        sink = opened(builder(server).set_commands(lambda record: record).build())
+        sink.process_element(record)
+        with pytest.raises(RedisCommandError) as caught:
+            sink.snapshot(1)
+        sink.close()
+        return Failure.of(caught.value).can_restart
+
+    client.set("text", "x")
+    assert not refused(("LPUSH", "text", 1)) and not refused(("NONSENSE",))
+    for setting, value, before in (("maxmemory", 1, 0), ("min-replicas-to-write", 1, 0)):
+        client.config_set(setting, value)
+        assert refused(), setting
+        client.config_set(setting, before)
+    client.replicaof("localhost", 1)
+    assert refused()
+    client.replicaof("NO", "ONE")
 
 
 def test_a_server_that_comes_back_is_waited_for(tmp_path, monkeypatch):
