@@ -137,7 +137,19 @@ class JsonFormatter(logging.Formatter):
         if record.stack_info:
             line["stack"] = record.stack_info
         line |= {name: value for name, value in record.__dict__.items() if name not in _STANDARD and name not in line}
-        return json.dumps(line, default=repr)  # what commands a terminal is not ASCII, or is escaped anyway
+        try:
+            return json.dumps(line, default=repr, allow_nan=False)  # what commands a terminal is escaped
+        except Exception:  # NaN, keys that are no text, what contains itself, a __repr__ that raises
+            return json.dumps({name: _json_value(value) for name, value in line.items()})
+
+
+def _json_value(value: object) -> object:
+    if value is None or isinstance(value, (str, int)):
+        return value
+    try:
+        return repr(value)
+    except Exception as error:
+        return f"<{type(value).__name__} whose repr() raises {type(error).__name__}>"
 
 
 logger = logging.getLogger("flinkbuf")

@@ -85,6 +85,31 @@ def test_a_record_is_one_line_of_json_whatever_it_holds():
     assert line["host"] == socket.gethostname() and line["thread"] == threading.current_thread().name
 
 
+class Broken:
+    def __repr__(self):
+        raise RuntimeError("no")
+
+
+def test_what_a_program_gives_as_extra_loses_no_record():
+    ring = []
+    ring.append(ring)
+    for extra, shown in (
+        (float("nan"), "nan"),
+        ({"x": float("inf")}, "{'x': inf}"),
+        ({("a", 1): 2}, "{('a', 1): 2}"),
+        (ring, "[[...]]"),
+        (Broken(), "<Broken whose repr() raises RuntimeError>"),
+    ):
+        text = JsonFormatter().format(record_of("late", what=extra, city="Oslo", count=2))
+
+        def refuse(constant):
+            raise AssertionError(f"{constant} is no JSON")
+
+        line = json.loads(text, parse_constant=refuse)
+        assert (line["message"], line["what"], line["city"], line["count"]) == ("late", shown, "Oslo", 2)
+        assert text.isprintable()
+
+
 def test_times_are_utc_to_the_millisecond():
     record = record_of("on time", created=1_700_000_000.0625)
     assert json.loads(JsonFormatter().format(record))["time"] == "2023-11-14T22:13:20.062Z"
