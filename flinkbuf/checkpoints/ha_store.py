@@ -20,7 +20,7 @@ from flinkbuf.checkpoints.ha_hdfs import check_kind, ha_directory_at, names_of_d
 from flinkbuf.checkpoints.ha_protocol import HaPrevious, HaState, LeaseLostError, Pointer
 from flinkbuf.checkpoints.locations import child, normalized
 from flinkbuf.errors import CorruptDataError
-from flinkbuf.log import logger
+from flinkbuf.log import RepeatedMessage, logger
 
 _POLL_S = 0.5  # between two looks at a lease of another holder
 _PEEKS = 10  # of a directory that changes meanwhile
@@ -131,6 +131,8 @@ class HaStore:
     ) -> HaLease | None:
         """Take the job over as soon as it has no holder; None: `is_cancelled` said so.
 
+        A directory that fails while this waits is asked again: whoever waits is there for bad times.
+
         Parameters
         ----------
         timeout_ms : int
@@ -139,14 +141,21 @@ class HaStore:
         waiting : callable, optional
             Called once with a text that names the holder waited for.
         """
-        is_told = waiting is None
+        has_waited, is_told = False, waiting is None
+        fails = RepeatedMessage(logger.warning, _WARN_EVERY_S)
         while not is_cancelled():
-            lease = self.try_acquire(timeout_ms)
-            if lease is not None:
-                return lease
-            if not is_told and waiting is not None:
-                is_told = True
-                waiting(f"job {self.job_name!r} is run by {self.holder()}: waiting until it ends or is gone")
+            try:
+                lease = self.try_acquire(timeout_ms)
+                if lease is not None:
+                    return lease
+                if not is_told and waiting is not None:
+                    waiting(f"job {self.job_name!r} is run by {self.holder()}: waiting until it ends or is gone")
+                    is_told = True
+            except OSError as error:
+                if not has_waited:
+                    raise
+                fails("job %r waits to be taken over, and %s fails: %s", self.job_name, self.path, error)
+            has_waited = True
             time.sleep(min(_POLL_S, timeout_ms / 4000))
         return None
 

@@ -436,6 +436,23 @@ def test_a_waiting_one_takes_over_when_the_holder_is_gone(tmp_path, holder):
     assert leases[0].epoch == 2
 
 
+def test_a_directory_that_fails_while_one_waits_is_asked_again(store, lease, outage, caplog):
+    told, leases = [], []
+    thread = threading.Thread(target=lambda: leases.append(store.acquire(400, waiting=told.append)))
+    thread.start()
+    assert wait_until(lambda: told)
+    outage.has_failed.clear()
+    outage.left = {"_names": 3, "_read": 1}
+    assert wait_until(lambda: not any(outage.left.values()))
+    lease.release()
+    thread.join(20)
+    assert leases[0].epoch == 2 and leases[0].previous.checkpoint_id == 1
+    assert caplog.text.count("waits to be taken over") == 1
+    outage.left = {"_names": 1}
+    with pytest.raises(OSError):  # from the beginning it is the user's mistake
+        store.acquire(400)
+
+
 def test_whoever_waits_can_be_called_off(tmp_path, holder):
     assert HaStore(str(tmp_path), "default", "job").acquire(LONG_MS, is_cancelled=lambda: True) is None
 
