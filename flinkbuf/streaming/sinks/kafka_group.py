@@ -226,9 +226,9 @@ class CoordinatedMarks(KafkaMarks):
         return (
             f"{what} waits for a transaction of {self._name!r} that brokers of Kafka have ended, but for a marker that "
             "they have lost (KAFKA-20734), and they do not say any more whether it was committed. What was not is in "
-            f"the checkpoint. Find what waits by '{tool} find-hanging --broker-id <each>' (producer id {producer_id}), "
-            f"abort it by '{tool} abort --topic <topic> --partition <number> --start-offset <offset>', and let the job "
-            f"go on from its checkpoint; {otherwise}"
+            f"the checkpoint. Find what waits by '{tool} find-hanging --broker-id <each> --max-transaction-timeout 0' "
+            f"(producer id {producer_id}), abort it by '{tool} abort --topic <topic> --partition <number> "
+            f"--start-offset <offset>', and let the job go on from its checkpoint; {otherwise}"
         )
 
     def write(self, place: KafkaTopicPartition, offset: int, said: str) -> None:
