@@ -50,6 +50,7 @@ _NAMES = {
     "flinkbuf.spark.data_source.registration": "register_data_source",
     "flinkbuf.spark.exchange.exchange": "exchange",
     "flinkbuf.spark.frames.column_functions": "from_flink to_flink",
+    "flinkbuf.spark.groups.apply_in_arrow": "apply_in_arrow",
     "flinkbuf.spark.streams.transform_with_state": "transform_with_state",
     "flinkbuf.types.types": "Types as_type",
     "flinkbuf.types.values": "Row",

@@ -27,6 +27,7 @@ from flinkbuf.spark.async_map.async_map import async_map
 from flinkbuf.spark.data_source.registration import register_data_source
 from flinkbuf.spark.exchange.exchange import exchange
 from flinkbuf.spark.frames.column_functions import from_flink, to_flink
+from flinkbuf.spark.groups.apply_in_arrow import apply_in_arrow
 from flinkbuf.spark.streams.transform_with_state import transform_with_state
 from flinkbuf.types.types import Types, as_type
 from flinkbuf.types.values import Row
@@ -46,6 +47,7 @@ __all__ = [
     "Row",
     "Types",
     "__version__",
+    "apply_in_arrow",
     "as_type",
     "async_map",
     "by_key",

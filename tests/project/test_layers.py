@@ -250,7 +250,7 @@ PACKAGE = [
     *("targets/", "web/", "common/"),
     *("datastream.program/", "datastream/", "datastream.connectors/", "datastream.formats/", "testing/"),
     *("spark/", "spark.frames/", "spark.stage/", "spark.data_source/", "spark.exchange/", "spark.async_map/"),
-    *("spark.streams/", "spark"),
+    *("spark.groups/", "spark.streams/", "spark"),
     *("events", "table", "", "demo/", "commands/", "__main__"),
 ]
 

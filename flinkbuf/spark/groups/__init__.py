@@ -1,0 +1,1 @@
+"""Groups of a DataFrame's rows, each as an iterator of Arrow batches."""
