@@ -40,9 +40,11 @@ from flinkbuf.datastream.window import (
     DynamicEventTimeSessionWindows,
     EventTimeSessionWindows,
     GlobalWindows,
+    ProcessingTimeTrigger,
     PurgingTrigger,
     SessionWindowTimeGapExtractor,
     SlidingEventTimeWindows,
+    SlidingProcessingTimeWindows,
     TumblingEventTimeWindows,
 )
 from matrix.sources import RECORD, WATERMARK, Exact, Timed
@@ -51,6 +53,8 @@ from matrix.values import shown, value
 END = 10**12  # no record is as late
 RULES = MapStateDescriptor("rules", Types.LONG(), None)
 DECLARED = Types.TUPLE([Types.PICKLED_BYTE_ARRAY(), Types.LONG(), Types.PICKLED_BYTE_ARRAY()])
+NUMBER = Types.LONG()
+OF_NUMBERS = Types.TUPLE([NUMBER, NUMBER, Types.PICKLED_BYTE_ARRAY()])
 
 
 def key(record):
@@ -204,6 +208,18 @@ class Tally(AggregateFunction):
         return [acc_a[0] if acc_a[2] else acc_b[0], acc_a[1] + acc_b[1], acc_a[2] + acc_b[2]]
 
 
+class TallyIntoFirst(Tally):
+    def merge(self, acc_a, acc_b):
+        acc_a[:] = super().merge(acc_a, acc_b)
+        return acc_a
+
+
+class TallyIntoSecond(Tally):
+    def merge(self, acc_a, acc_b):
+        acc_b[:] = super().merge(acc_a, acc_b)
+        return acc_b
+
+
 class Averaged(AtTheEnd):
     def open(self, runtime_context):
         self.tally = runtime_context.get_aggregating_state(AggregatingStateDescriptor("tally", Tally(), None))
@@ -304,6 +320,49 @@ class Add(ReduceFunction):
 
     def reduce(self, value1, value2):
         return value1[0], value1[1] + value2[1], min(value1[2], value2[2], key=shown)
+
+
+class Ones(MapFunction):
+    """Lists that say of how many records they are: of one."""
+
+    def map(self, record):
+        return [record[0], 1, (record[1], record[2])]
+
+
+class AddOnes(ReduceFunction):
+    """How many, the sum of the numbers and the payload with the least text: in a new list or in one of the two."""
+
+    INTO = ("new", "first", "second")
+
+    def __init__(self, into):
+        self.into = into
+
+    def reduce(self, value1, value2):
+        numbers = value1[2][0] + value2[2][0]
+        made = [value1[0], value1[1] + value2[1], (numbers, min(value1[2][1], value2[2][1], key=shown))]
+        if self.into == "new":
+            return made
+        kept = value1 if self.into == "first" else value2
+        kept[:] = made
+        return kept
+
+
+class Together(AtTheEnd):
+    """All that came of the records of a key, added."""
+
+    def open(self, runtime_context):
+        self.sums = runtime_context.get_reducing_state(ReducingStateDescriptor("sums", AddOnes("new"), None))
+
+    def add(self, record, ctx):
+        self.sums.add(record)
+
+    def result(self):
+        return self.sums.get()[1:]
+
+
+class ByNumber(MapFunction):
+    def map(self, record):
+        return number_mod(record), record[1], None
 
 
 class Contents(ProcessWindowFunction):
@@ -441,14 +500,18 @@ def ms(number):
 
 __all__ = [
     "DECLARED",
+    "NUMBER",
+    "OF_NUMBERS",
     "RECORD",
     "RULES",
     "WATERMARK",
     "Add",
+    "AddOnes",
     "Applied",
     "Averaged",
     "BothAtTheEnd",
     "Bucketed",
+    "ByNumber",
     "Change",
     "Contents",
     "CountTrigger",
@@ -465,19 +528,25 @@ __all__ = [
     "Joined",
     "Keep",
     "Latest",
+    "Ones",
     "OutputTag",
     "Plus",
+    "ProcessingTimeTrigger",
     "PurgingTrigger",
     "Remembered",
     "Repeat",
     "Ruled",
     "Sides",
     "SlidingEventTimeWindows",
+    "SlidingProcessingTimeWindows",
     "Split",
     "Summed",
     "Swap",
     "Tally",
+    "TallyIntoFirst",
+    "TallyIntoSecond",
     "Timed",
+    "Together",
     "TumblingEventTimeWindows",
     "WithWindow",
     "Wrap",

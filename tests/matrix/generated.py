@@ -49,7 +49,7 @@ class Step:
     Parameters
     ----------
     code : str
-        An expression of the streams ``{0}``, ``{1}``, …
+        An expression of the streams ``{0}``, ``{1}``, …; ``{uid}`` begins the uids of operators within it.
     inputs : list of int
     model : callable
         Given the way and a list of ``(record, timestamp)`` for each input; returns a list for each output.
@@ -80,11 +80,12 @@ class Drawn:
         for step in self.steps:
             if step.tag:
                 lines.append(f'    late{number} = OutputTag("{step.tag}")')
-            code = step.code.format(*(f"s{each}" for each in step.inputs), tag=f"late{number}")
+            code = step.code.format(*(f"s{each}" for each in step.inputs), tag=f"late{number}", uid=f"t{number}")
             uid = f'.uid("s{number}")' if step.is_operator else ""
             lines.append(f"    s{number} = {code}{uid}")
             if step.tag:
-                lines.append(f"    s{number + 1} = s{number}.get_side_output(late{number})")
+                place = ".set_parallelism(1)" if step.kinds[1].is_late else ""
+                lines.append(f"    s{number + 1} = s{number}.get_side_output(late{number}){place}")
             number += len(step.kinds)
         outputs = ", ".join(f'"s{each}": s{each}' for each in self.outputs())
         return "\n".join([*lines, f"    return {{{outputs}}}", ""])
@@ -255,7 +256,20 @@ HOW = [
     "aggregate(Tally())",
     "reduce(Add(), WithWindow())",
     "aggregate(Tally(), WithWindow())",
+    "aggregate(TallyIntoFirst())",
+    "aggregate(TallyIntoSecond())",
 ]
+# Whether records are put together before they are sent. A job may begin one way, and go on the other way.
+TWO_PHASE = ["False", "True", "True", "s.is_restored", "not s.is_restored"]
+
+
+def with_phase(how, two_phase):
+    """A call that gathers the records of a window, with the phase said."""
+    return f"{how[:-1]}, two_phase={two_phase})"
+
+
+def is_gathering(how):
+    return how.startswith(("reduce", "aggregate"))
 
 
 def windowed(find, how):
@@ -267,6 +281,21 @@ def windowed(find, how):
         return [made]
 
     return model
+
+
+def ones_added(way_count):
+    """The model of what was made of `Ones`: each record counts `way_count` times."""
+
+    def model(records):
+        payload = min((payload for _, _, payload in records), key=shown)
+        return [(way_count * len(records), (way_count * total(records), payload))]
+
+    return key_by_key(model, at_end=True)
+
+
+def highest_of_numbers(way, stream):
+    numbers = [number for (_, number, _), _ in without_watermarks(stream)]
+    return [[((rest, max(found), None), END) for rest, found in grouped(numbers, lambda number: number % 3)]]
 
 
 def counted_windows(size, slide):
@@ -409,7 +438,7 @@ class Drawing:
     def step(self):
         number = self.number(0, len(self.kinds) - 1)
         kind = self.kinds[number]
-        steps = [self.each_record, self.partition, self.split, self.keyed, self.two]
+        steps = [self.each_record, self.partition, self.split, self.keyed, self.together, self.two]
         if kind.is_timed:
             steps += [self.by_time, self.window, self.window]
         if kind.is_ordered and kind.has_own_times and kind.is_timed:
@@ -490,6 +519,27 @@ class Drawing:
         result = Kind(is_timed=at_end, size=kind.size)
         self.add(f"{{0}}.key_by(key).process({name}())", [number], key_by_key(KEYED[name], at_end), result)
 
+    def together(self, number, kind):
+        """Rolling results, and windows of processing time, of which all together are determined."""
+        name, two_phase = self.choose("reduce", "highest", "clock"), self.choose(*TWO_PHASE)
+        uid = '.uid("{uid}")'
+        result = Kind(is_timed=True, size=kind.size)
+        if name == "highest":
+            how = self.choose("max", "max_by")
+            keyed = "{0}.map(ByNumber(), OF_NUMBERS).key_by(key, NUMBER)"
+            code = f"{keyed}.{how}(1, two_phase={two_phase}){uid}.key_by(key).process(Latest())"
+            return self.add(code, [number], highest_of_numbers, result)
+        add = f'reduce(AddOnes("{self.choose(*functions.AddOnes.INTO)}"), two_phase={two_phase}){uid}'
+        keyed = "{0}.map(Ones()).key_by(key)"
+        if name == "reduce":
+            code = f"{keyed}.{add}.key_by(key).process(Latest())"
+            return self.add(code, [number], ones_added(1), result)
+        slide, times = self.number(1, 5), self.number(1, 3)
+        windows = f"window(SlidingProcessingTimeWindows.of(ms({times * slide}), ms({slide})))"
+        windows = f"{windows}.trigger(ProcessingTimeTrigger.create(fires_at_end=True))"
+        code = f"{keyed}.{windows}.{add}.key_by(key).process(Together())"
+        return self.add(code, [number], ones_added(times), result)
+
     def by_time(self, number, kind):
         width = self.number(1, 30)
         code = f"{{0}}.key_by(key).process(Bucketed({width}))"
@@ -532,16 +582,23 @@ class Drawing:
                 lambda pairs: in_sessions(pairs, lambda record: 1 + record[1] % 20),
             ),
         }[name]
-        code = f"{{0}}.key_by(key).window({assigner}).{how}"
+        is_together = name in ("tumbling", "sliding") and is_gathering(how)
+        call = with_phase(how, self.choose(*TWO_PHASE)) if is_together else how
+        code = f"{{0}}.key_by(key).window({assigner}).{call}"
         self.add(code, [number], windowed(find, how), Kind(is_timed=True, size=5 * kind.size))
 
     def late_window(self, number, kind):
         how, size, lateness = self.choose(*HOW), self.number(1, 40), self.choose(0, 0, 5, 30)
         slide = self.choose(size, max(1, size // 2))
-        code = (
-            f"{{0}}.key_by(key).window(SlidingEventTimeWindows.of(ms({size}), ms({slide})))"
-            f".allowed_lateness({lateness}).side_output_late_data({{tag}}).{how}"
-        )
+        keyed = f"{{0}}.key_by(key).window(SlidingEventTimeWindows.of(ms({size}), ms({slide})))"
+        if is_gathering(how) and self.choose(False, True):  # which drops what is late
+
+            def without_late(way, stream):
+                return late_windows(size, slide, 0, how)(way, stream)[:1]
+
+            code = f"{keyed}.{with_phase(how, self.choose(*TWO_PHASE))}"
+            return self.add(code, [number], without_late, Kind(size=4 * kind.size))
+        code = f"{keyed}.allowed_lateness({lateness}).side_output_late_data({{tag}}).{how}"
         result = Kind(size=4 * kind.size)
         self.add(code, [number], late_windows(size, slide, lateness, how), result, result, tag="late")
 
