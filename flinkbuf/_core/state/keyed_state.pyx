@@ -275,6 +275,14 @@ cdef class KeyedAggregatingState(KeyedState):
         else:
             self.table.put(self.key_context.token, accumulator)
 
+    def merged(self, accumulator, other):
+        """One accumulator of two."""
+        merged = self.merge(accumulator, other)
+        if merged is None:
+            name = getattr(self.merge, "__qualname__", "merge")
+            raise TypeError(f"{name}() must return the accumulator of both; it returned None")
+        return merged
+
     def merge_namespaces(self, target, sources):
         merged = None
         for namespace in [*sources, target]:
@@ -282,7 +290,7 @@ cdef class KeyedAggregatingState(KeyedState):
             accumulator = self.table.own(self.key_context.token)
             if accumulator is not None:
                 self.table.remove(self.key_context.token)
-                merged = accumulator if merged is None else self.merge(accumulator, merged)
+                merged = accumulator if merged is None else self.merged(accumulator, merged)
         self.table.set_namespace(target)
         if merged is not None:
             self.table.put(self.key_context.token, kept(self, merged))

@@ -168,6 +168,19 @@ def test_windows_keep_their_values_apart_and_can_be_merged(keys):
         KeyedValueState("v", keys).merge_namespaces(1, [2])
 
 
+def test_a_merge_that_was_left_out_loses_nothing_in_silence(keys):
+    class Unmerged(Mean):
+        def merge(self, acc_a, acc_b):
+            """Without windows that merge nobody calls it."""
+
+    state = KeyedAggregatingState("s", keys, Unmerged())
+    for namespace in (1, 2):
+        state.set_namespace(namespace)
+        state.add(10)
+    with pytest.raises(TypeError, match=r"Unmerged.merge\(\) must return .* returned None"):
+        state.merge_namespaces(1, [2])
+
+
 def test_a_snapshot_keeps_what_was_while_the_operator_goes_on(keys):
     state = KeyedMapState("s", keys)
     state.put("x", [1])
