@@ -481,6 +481,7 @@ class Drawing:
             )
         if name == "call":
             return f"asked({{0}}, {kind.is_ordered or self.choose(True, False)})", answered
+        place = ".set_parallelism(1)" if kind.is_ordered else ""
         return {
             "plus": (f".map(Plus({amount}))", lambda record: [(record[0], record[1] + amount, record[2])]),
             "sleep": (f".map(Plus({amount}, 0.002))", lambda record: [(record[0], record[1] + amount, record[2])]),
@@ -488,7 +489,7 @@ class Drawing:
             "change": (f".map(Change({amount}))", changed(amount)),
             "stumble": (".map(s.stumble())", lambda record: [record]),
             # A union takes streams of one declared type only, so what comes out has none again.
-            "declared": (".map(Plus(0), DECLARED).map(Plus(0))", lambda record: [record]),
+            "declared": (f".map(Plus(0), DECLARED){place}.map(Plus(0))", lambda record: [record]),
         }[name]
 
     def partition(self, number, kind):
