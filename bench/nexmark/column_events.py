@@ -1,13 +1,13 @@
 """The events as column batches, and the column streams of each kind.
 
 The source gives blocks of events that follow each other; of each block its persons, auctions and bids are a batch each,
-so what reads one kind does not touch the others.
+so what reads one kind does not touch the others. All fields are drawn in any case; the texts of bids, which are those
+of all bids and which Flink's rows refer to, are copied for who reads bids.
 """
-
-from typing import NamedTuple
 
 import pyarrow as pa
 
+from flinkbuf._core.value.own_value import declare_fixed
 from flinkbuf.common import WatermarkStrategy
 from flinkbuf.datastream.connectors.base import SplitReader
 from nexmark import events
@@ -28,12 +28,23 @@ def schema_of(kind):
 PERSON, AUCTION, BID = schema_of(events.Person), schema_of(events.Auction), schema_of(events.Bid)
 
 
-class Block(NamedTuple):
-    """Events that follow each other, by kind: each a ``pyarrow.RecordBatch``."""
+class Block:
+    """Events that follow each other: the batches of persons, auctions and bids, in this order.
 
-    persons: pa.RecordBatch
-    auctions: pa.RecordBatch
-    bids: pa.RecordBatch
+    Parameters
+    ----------
+    columns : sequence of Columns
+        Of the three, as the generator gives them.
+    """
+
+    def __init__(self, columns):
+        self._columns = columns
+
+    def __getitem__(self, kind):
+        return self._columns[kind].batch()
+
+
+declare_fixed(Block)
 
 
 class NexmarkColumnSource(NexmarkSource):
@@ -71,8 +82,8 @@ class NexmarkColumnReader(SplitReader):
         return iter(self._next_block, None)
 
     def _next_block(self):
-        batches = self._generator.next_columns(self._block, PERSON, AUCTION, BID)
-        return None if batches is None else Block(*batches)
+        columns = self._generator.next_columns(self._block, PERSON, AUCTION, BID)
+        return None if columns is None else Block(columns)
 
     def split_after(self, split, record_count):
         """Return the rest: no block is made before it is wanted, so the generator stands behind the last one."""

@@ -38,6 +38,7 @@ cdef extern from "Python.h":
 cdef enum:
     LONGEST = 128  # letters of a text that is put together here
     MOST_COLUMNS = 8  # of numbers, and of texts
+    AHEAD = 8  # rows: so long before it is copied, a text is asked of memory
 
 cdef uint64_t GAMMA = 0x9E3779B97F4A7C15
 cdef uint64_t GAMMA_INVERSE = pow(0x9E3779B97F4A7C15, -1, 1 << 64)
@@ -203,8 +204,8 @@ cdef class Columns:
         Rows.
     schema : pyarrow.Schema
         Columns of numbers and of texts, each in the order in which they are put.
-    longest : list of int
-        Bytes of a text of each column, at most.
+    longest : list of int, optional
+        Bytes of a text of each column, at most. None: `open_text` is called for each column before its texts are put.
     """
 
     cdef readonly Py_ssize_t count
@@ -214,25 +215,33 @@ cdef class Columns:
     cdef int32_t* ends[MOST_COLUMNS]
     cdef char* letters[MOST_COLUMNS]
 
-    def __init__(self, Py_ssize_t most, schema, longest):
+    def __init__(self, Py_ssize_t most, schema, longest=None):
         from pyarrow import allocate_buffer
         from pyarrow.types import is_string
 
         self.count, self.schema, self.buffers = 0, schema, []
         number_count, text_count = 0, 0
-        for kind in schema.types:
-            if is_string(kind):
-                ends, letters = allocate_buffer(4 * (most + 1)), allocate_buffer(most * longest[text_count])
-                self.buffers.append([None, ends, letters])
-                self.ends[text_count] = <int32_t*><uintptr_t>ends.address
-                self.letters[text_count] = <char*><uintptr_t>letters.address
-                self.ends[text_count][0] = 0
-                text_count += 1
-            else:
+        for place, kind in enumerate(schema.types):
+            self.buffers.append(None)
+            if not is_string(kind):
                 numbers = allocate_buffer(8 * most)
-                self.buffers.append([None, numbers])
+                self.buffers[place] = [None, numbers]
                 self.numbers[number_count] = <int64_t*><uintptr_t>numbers.address
                 number_count += 1
+            elif longest is not None:
+                self.open_text(place, text_count, most, most * longest[text_count])
+                text_count += 1
+
+    cdef int open_text(self, Py_ssize_t place, int column, Py_ssize_t most, Py_ssize_t size) except -1:
+        """Have room for so many texts, of so many bytes in all, in the column at a place, which is that text column."""
+        from pyarrow import allocate_buffer
+
+        ends, letters = allocate_buffer(4 * (most + 1)), allocate_buffer(size)
+        self.buffers[place] = [None, ends, letters]
+        self.ends[column] = <int32_t*><uintptr_t>ends.address
+        self.letters[column] = <char*><uintptr_t>letters.address
+        self.ends[column][0] = 0
+        return 0
 
     cdef inline void put_text(self, int column, Text text) noexcept nogil:
         cdef int32_t end = self.ends[column][self.count]
@@ -248,6 +257,96 @@ cdef class Columns:
             for kind, buffers in zip(self.schema.types, self.buffers, strict=True)
         ]
         return RecordBatch.from_arrays(columns, schema=self.schema)
+
+
+cdef struct BidTexts:
+    uint32_t channel    # its number, by which its name and its URL are found
+    uint32_t extra      # where it begins in the pool
+    uint32_t length     # of it
+
+
+cdef class BidColumns(Columns):
+    """Bids, whose texts lie where they are, once for all bids, until somebody wants the batch.
+
+    Nearly all bytes of the events are these. Flink's source, too, makes rows that refer to them, and copies none.
+
+    Parameters
+    ----------
+    most, schema
+        See `Columns`.
+    names, urls : Texts
+        Of the channels.
+    pool : bytes
+        Of which extra texts are slices.
+    """
+
+    cdef Texts names, urls
+    cdef bytes pool
+    cdef BidTexts* texts    # of each row; NULL: they were put
+    cdef object made
+
+    def __init__(self, Py_ssize_t most, schema, Texts names not None, Texts urls not None, bytes pool not None):
+        Columns.__init__(self, most, schema)
+        self.names, self.urls, self.pool = names, urls, pool
+        self.texts = <BidTexts*>PyMem_Malloc(most * sizeof(BidTexts))
+        if self.texts == NULL:
+            raise MemoryError
+
+    def __dealloc__(self):
+        PyMem_Free(self.texts)
+
+    def batch(self):
+        cdef Py_ssize_t row
+        cdef int64_t sizes[3]
+        cdef const char* pool = self.pool
+        if self.made is None:
+            sizes[0] = sizes[1] = sizes[2] = 0
+            for row in range(self.count):
+                sizes[0] += self.names.places[self.texts[row].channel].length
+                sizes[1] += self.urls.places[self.texts[row].channel].length
+                sizes[2] += self.texts[row].length
+            for column, name in enumerate(("channel", "url", "extra")):
+                self.open_text(self.schema.get_field_index(name), column, self.count, sizes[column])
+            with nogil:
+                self.put_of_channels(0, self.names.places)
+                self.put_of_channels(1, self.urls.places)
+                self.put_extra(2, pool)
+            self.made = Columns.batch(self)
+            PyMem_Free(self.texts)
+            self.texts = NULL
+        return self.made
+
+    cdef void put_of_channels(self, int column, const Text* places) noexcept nogil:
+        cdef Py_ssize_t row
+        cdef int32_t end = 0
+        cdef char* letters = self.letters[column]
+        cdef int32_t* ends = self.ends[column]
+        cdef Text text
+        for row in range(self.count):
+            if row + AHEAD < self.count:
+                text = places[self.texts[row + AHEAD].channel]
+                prefetch(text.letters)
+                prefetch(text.letters + text.length)
+            text = places[self.texts[row].channel]
+            memcpy(letters + end, text.letters, text.length)
+            end += <int32_t>text.length
+            ends[row + 1] = end
+
+    cdef void put_extra(self, int column, const char* pool) noexcept nogil:
+        cdef Py_ssize_t row
+        cdef int32_t end = 0
+        cdef char* letters = self.letters[column]
+        cdef int32_t* ends = self.ends[column]
+        cdef BidTexts* text
+        for row in range(self.count):
+            if row + AHEAD < self.count:
+                text = &self.texts[row + AHEAD]
+                prefetch(pool + text.extra)
+                prefetch(pool + text.extra + text.length)
+            text = &self.texts[row]
+            memcpy(letters + end, pool + text.extra, text.length)
+            end += <int32_t>text.length
+            ends[row + 1] = end
 
 
 # --- events
@@ -361,21 +460,21 @@ cdef class Generator:
         return made
 
     def next_columns(self, int64_t most, person_schema, auction_schema, bid_schema):
-        """Return the next events, at most so many, as batches of persons, auctions and bids; None at the end."""
+        """Return the next events, at most so many, as `Columns` of persons, auctions and bids; None at the end."""
         cdef int64_t count = min(most, self.count - self.done)
         if count <= 0:
             return None
         cdef int64_t epochs = count // self.events_per_epoch + 2
         cdef Py_ssize_t auction_count = epochs * self.auctions_per_epoch
-        longest = [self.longest_extra(size) for size in (self.person_size, self.auction_size, self.bid_size)]
+        longest = [self.longest_extra(size) for size in (self.person_size, self.auction_size)]
         persons = Columns(epochs, person_schema, [LONGEST] * 5 + [longest[0]])
         auctions = Columns(auction_count, auction_schema, [LONGEST, LONGEST, longest[1]])
-        bids = Columns(count, bid_schema, [self.channel_texts.longest, self.url_texts.longest, longest[2]])
+        bids = BidColumns(count, bid_schema, self.channel_texts, self.url_texts, self.pool)
         with nogil:
             self.put_events(count, persons, auctions, bids)
-        return persons.batch(), auctions.batch(), bids.batch()
+        return persons, auctions, bids
 
-    cdef void put_events(self, int64_t count, Columns persons, Columns auctions, Columns bids) noexcept nogil:
+    cdef void put_events(self, int64_t count, Columns persons, Columns auctions, BidColumns bids) noexcept nogil:
         cdef int64_t event = self.first_event_id + self.done, epoch, turn
         cdef BidFields bid
         cdef AuctionFields auction
@@ -444,13 +543,13 @@ cdef class Generator:
         bid.date_time = self.date_time(number)
         bid.extra = self.extra(32, self.bid_size)
 
-    cdef inline void put_bid(self, Columns bids, BidFields* bid) noexcept nogil:
+    cdef inline void put_bid(self, BidColumns bids, BidFields* bid) noexcept nogil:
         cdef Py_ssize_t row = bids.count
         bids.numbers[0][row], bids.numbers[1][row] = bid.auction, bid.bidder
         bids.numbers[2][row], bids.numbers[3][row] = bid.price, bid.date_time
-        bids.put_text(0, self.channel_texts.places[bid.channel])
-        bids.put_text(1, self.url_texts.places[bid.channel])
-        bids.put_text(2, bid.extra)
+        bids.texts[row] = BidTexts(
+            bid.channel, <uint32_t>(bid.extra.letters - self.letters), <uint32_t>bid.extra.length
+        )
         bids.count = row + 1
 
     cdef inline void draw_ahead(self, int64_t epoch):

@@ -64,7 +64,7 @@ def query_of(name, events, form="queries"):
     "src" is none: the events alone. The form is "queries", of records, or "columns", of blocks.
     """
     if name == "src":
-        yield events, None
+        yield events.map(list) if form == "columns" else events, None  # all batches of a block, as if they were read
         return
     query = importlib.import_module(f"nexmark.{form}.{name}").query
     folder = Path(tempfile.mkdtemp(prefix="nexmark-"))

@@ -80,8 +80,9 @@ def test_a_split_goes_on_at_each_place_of_an_epoch_as_records_or_as_columns():
         made = list(itertools.islice(first, place))
         assert made + events_of(split.at(first.done, first.drawn)) == straight
         kinds = column_events.PERSON, column_events.AUCTION, column_events.BID
-        batches = first.next_columns(1000, *kinds)
-        assert events_in([batches]) == by_kind(straight[place:])
+        block = column_events.Block(first.next_columns(1000, *kinds))
+        assert block[2] is block[2]
+        assert events_in([block]) == by_kind(straight[place:])
 
 
 class Assigned:
