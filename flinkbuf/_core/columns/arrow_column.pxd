@@ -9,6 +9,7 @@ cdef extern from "columns/arrow_c_data.h" nogil:
     struct ArrowSchema:
         const char* format
         const char* name
+        const char* metadata
         int64_t flags
         int64_t n_children
         ArrowSchema** children

@@ -7,6 +7,8 @@ cannot hold. Then it is put on batch after batch.
 
 from cpython.mem cimport PyMem_Calloc, PyMem_Free
 from cpython.pycapsule cimport PyCapsule_GetPointer
+from libc.stdint cimport int32_t
+from libc.string cimport memcpy
 
 cdef dict NAMES = {
     "n": "null", "b": "bool", "c": "int8", "C": "uint8", "s": "int16", "S": "uint16", "i": "int32", "I": "uint32",
@@ -51,6 +53,35 @@ cdef str path_of(const fb_arrow_column* column):
 
 cdef str name_of(ArrowSchema* schema):
     return "" if schema.name is NULL else (<bytes>schema.name).decode("utf-8", "replace")
+
+
+def metadata_of(schema):
+    """The metadata of a schema in order, as pairs of text; pyarrow's own is a dict, which has each key once.
+
+    Parameters
+    ----------
+    schema : pyarrow.Schema
+        Or another object with ``__arrow_c_schema__``.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> metadata_of(pa.schema([], metadata={"a": "1", "b": "2"})), metadata_of(pa.schema([]))
+    ([('a', '1'), ('b', '2')], [])
+    """
+    cdef int32_t count = 0, size = 0
+    cdef const char* place
+    capsule = schema.__arrow_c_schema__()
+    place = (<ArrowSchema*>PyCapsule_GetPointer(capsule, "arrow_schema")).metadata
+    texts = []
+    if place is not NULL:
+        memcpy(&count, place, sizeof(count))
+        place += sizeof(count)
+    for _ in range(2 * count):
+        memcpy(&size, place, sizeof(size))
+        texts.append((<bytes>place[sizeof(size):sizeof(size) + size]).decode("utf-8"))
+        place += sizeof(size) + size
+    return list(zip(texts[::2], texts[1::2]))
 
 
 cdef class ArrowBatch:

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from flinkbuf.records.column_batch import ColumnBatch
-from flinkbuf.streaming.chain.map_batches import array_of, array_of_chunks, each_batch, is_polars, record_batches
+from flinkbuf.streaming.chain.map_batches import array_of, each_batch, is_polars, record_batches
+from flinkbuf.streaming.columns.arrow_expressions import evaluated
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -187,14 +188,8 @@ def columns_of(
     return made
 
 
-def _by_arrow(batch: pa.RecordBatch, expressions: dict[str, object]) -> dict[str, pa.Array]:
-    import pyarrow as pa
-    from pyarrow import acero
-
-    source = acero.Declaration("table_source", acero.TableSourceNodeOptions(pa.Table.from_batches([batch])))
-    options = acero.ProjectNodeOptions(list(expressions.values()), list(expressions))
-    table = acero.Declaration.from_sequence([source, acero.Declaration("project", options)]).to_table(use_threads=False)
-    return {name: array_of_chunks(table.column(name)) for name in expressions}
+def _by_arrow(batch: pa.RecordBatch, expressions: dict[str, Any]) -> dict[str, pa.Array]:
+    return {name: _checked(column, batch, name, "select()") for name, column in evaluated(batch, expressions).items()}
 
 
 def _by_polars(batch: pa.RecordBatch, expressions: dict[str, object]) -> dict[str, pa.Array]:
