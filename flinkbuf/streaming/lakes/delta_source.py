@@ -230,7 +230,43 @@ class DeltaFileReads:
             if each.name in partition:
                 columns.append(pa.repeat(partition_value(partition[each.name], each.type), batch.num_rows))
             elif each.name in batch.schema.names:
-                columns.append(batch.column(each.name))
+                columns.append(with_all_fields(batch.column(each.name), each.type))
             else:
                 columns.append(pa.nulls(batch.num_rows, each.type))
         return batch_in(where, columns, self.schema)
+
+
+def with_all_fields(column: pa.Array, wanted: pa.DataType) -> pa.Array:
+    """Return a column of a file that is older than some fields of a struct in it; they are null there.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> old = pa.array([{"a": 1}, None])
+    >>> with_all_fields(old, pa.struct([("a", pa.int64()), ("b", pa.string())])).to_pylist()
+    [{'a': 1, 'b': None}, None]
+    """
+    import pyarrow as pa
+    from pyarrow import types
+
+    found = column.type
+    if found.equals(wanted):
+        return column
+    if types.is_list(found) and types.is_list(wanted) and types.is_nested(wanted.value_type):
+        plain = column.take(pa.array(range(len(column)), pa.int64()))  # of a slice, what is in it
+        values = with_all_fields(plain.values, wanted.value_type)
+        type_ = pa.list_(wanted.value_field.with_type(values.type))
+        return pa.ListArray.from_arrays(plain.offsets, values, type_, mask=plain.is_null())
+    if not (types.is_struct(found) and types.is_struct(wanted)):
+        return column
+    has = {each.name: index for index, each in enumerate(found)}
+    if not has.keys() <= {each.name for each in wanted}:
+        return column
+    parts = [
+        with_all_fields(column.field(has[each.name]), each.type)
+        if each.name in has
+        else pa.nulls(len(column), each.type)
+        for each in wanted
+    ]
+    fields = [each.with_type(part.type) for each, part in zip(wanted, parts, strict=True)]
+    return pa.StructArray.from_arrays(parts, fields=fields, mask=column.is_null())

@@ -20,6 +20,7 @@ from flinkbuf.datastream import RuntimeExecutionMode, StreamExecutionEnvironment
 from flinkbuf.datastream.connectors.delta import DeltaSink, DeltaSource, DeltaTableError  # noqa: E402
 from flinkbuf.streaming.chain.operator_config import ExecutionSettings  # noqa: E402
 from flinkbuf.streaming.lakes import delta_sink, table_commits  # noqa: E402
+from flinkbuf.streaming.lakes.delta_source import with_all_fields  # noqa: E402
 from flinkbuf.streaming.lakes.delta_table import partition_text, partition_value  # noqa: E402
 from flinkbuf.streaming.lakes.table_commits import LakeTableError  # noqa: E402
 
@@ -641,6 +642,43 @@ def test_files_of_older_schemas_have_nulls(path):
     assert sorted(map(tuple, read(environment(), source).execute_and_collect(limit=9))) == [(1, None), (2, "x")]
     only = DeltaSource.builder().set_table(path).set_columns("more").build()
     assert len(list(read(environment(), only).execute_and_collect(limit=9))) == 2
+
+
+def test_files_that_are_older_than_fields_of_their_structs_have_nulls(path):
+    old = [
+        {"n": 1, "of": {"a": 1, "in": {"x": 1}}, "parts": [{"k": 1}, None, {"k": 2}]},
+        {"n": 2, "of": None, "parts": None},
+        {"n": 3, "of": {"a": None, "in": None}, "parts": []},
+        {"n": 4, "of": {"a": 4, "in": {"x": None}}, "parts": [{"k": None}]},
+    ]
+    new = [{"n": 5, "of": {"a": 5, "in": {"x": 5, "y": "five"}, "b": 5.0}, "parts": [{"k": 5, "l": True}]}]
+    deltalake.write_deltalake(path, pa.Table.from_pylist(old))
+    deltalake.write_deltalake(path, pa.Table.from_pylist(new), mode="append", schema_mode="merge")
+
+    def filled(row):
+        of, parts = row["of"], row["parts"]
+        if of is not None:
+            inside = None if of["in"] is None else {"x": of["in"]["x"], "y": of["in"].get("y")}
+            of = {"a": of["a"], "in": inside, "b": of.get("b")}
+        if parts is not None:
+            parts = [None if each is None else {"k": each["k"], "l": each.get("l")} for each in parts]
+        return {"n": row["n"], "of": of, "parts": parts}
+
+    rows = list(map(filled, old + new))
+    source = DeltaSource.builder().set_table(path).build()
+    with read(environment(), source).as_columns().execute_and_collect_batches() as batches:
+        assert pa.Table.from_batches(list(batches)).sort_by("n").to_pylist() == rows
+    assert sorted(row[0] for row in read(environment(), source).execute_and_collect(limit=9)) == [1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize("skipped", range(5))
+def test_a_slice_of_an_older_file_has_nulls_for_new_fields(skipped):
+    wanted = pa.list_(pa.struct([("k", pa.int64()), ("l", pa.bool_())]))
+    column = pa.array([[{"k": 1}], None, [], [None, {"k": 2}], [{"k": None}]])
+    expected = [[{"k": 1, "l": None}], None, [], [None, {"k": 2, "l": None}], [{"k": None, "l": None}]]
+    found = with_all_fields(column.slice(skipped, 2), wanted)
+    found.validate(full=True)
+    assert found.to_pylist() == expected[skipped : skipped + 2]
 
 
 def test_files_of_other_engines_have_their_names_in_the_log_escaped(path):
