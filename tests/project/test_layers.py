@@ -196,6 +196,10 @@ DOES_WITHOUT = {
         LOOP_OVER_OBJECTS | {"test.py", "bench"},
         "tested in test_rocksdb_backend.py; its store is the slower part",
     ),
+    "object_tables": (
+        LOOP_OVER_OBJECTS | {"pxd", "test.py", "bench"},
+        "tested with the log of a key group, under spark.streams; timed in bench_transform_with_state.py",
+    ),
     "timer_service": (LOOP_OVER_OBJECTS, "a heap and a dict"),
     "time_window": (LOOP_OVER_OBJECTS | {"bench"}, "two numbers; timed in bench_window_operator.py"),
     "window_context": (LOOP_OVER_OBJECTS | {"test.py", "bench"}, "what operator and functions say to each other"),

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
 
 from pyspark.sql.types import StructType
 
-from flinkbuf.spark.streams.key_group_state import (
+from flinkbuf._core.state.object_tables import (
+    CurrentKey,
     ExpiringFlatTable,
     ExpiringNestedTable,
-    FlatTable,
-    Key,
-    KeyGroupState,
     KeyTimers,
-    NestedTable,
+    ObjectListState,
+    ObjectMapState,
+    ObjectValueState,
 )
-from flinkbuf.spark.streams.values import StateValues, as_lookup, from_lookup, has_floats
+from flinkbuf.spark.streams.key_group_state import Key, KeyGroupState
+from flinkbuf.spark.streams.values import StateKeys, StateValues
 
-_NO_KEY: Any = object()  # no key is set outside the methods that are given one
+T = TypeVar("T", bound=StateValues)
 
 
 class Handle:
@@ -33,6 +34,11 @@ class Handle:
         Whether states may have a time to live: where the mode is that of processing time, as in Spark.
     parse : callable
         What makes a ``StructType`` of a DDL string.
+
+    Attributes
+    ----------
+    current : CurrentKey
+        The key that a method of the user is called for.
     """
 
     def __init__(self, has_timers: bool, has_ttl: bool, parse: Callable[[str], StructType]) -> None:
@@ -43,7 +49,7 @@ class Handle:
         self._deleted: set[str] = set()
         self._timers: KeyTimers | None = None
         self._is_open = True
-        self.key: Key = _NO_KEY
+        self.current = CurrentKey()
 
     # ---- Spark's methods
 
@@ -54,9 +60,8 @@ class Handle:
         ttlDurationMs: int | None = None,
     ) -> SparkValueState:
         """Return the state of one value for each key."""
-        return self._add(
-            SparkValueState(self, stateName, self._values(stateName, schema), self._ttl(stateName, ttlDurationMs))
-        )
+        fields = self._fields(StateValues, stateName, schema)
+        return self._add(SparkValueState(self.current, stateName, fields, self._ttl(stateName, ttlDurationMs)))
 
     def getListState(
         self,
@@ -65,9 +70,8 @@ class Handle:
         ttlDurationMs: int | None = None,
     ) -> SparkListState:
         """Return the state of a list for each key."""
-        return self._add(
-            SparkListState(self, stateName, self._values(stateName, schema), self._ttl(stateName, ttlDurationMs))
-        )
+        fields = self._fields(StateValues, stateName, schema)
+        return self._add(SparkListState(self.current, stateName, fields, self._ttl(stateName, ttlDurationMs)))
 
     def getMapState(
         self,
@@ -77,14 +81,17 @@ class Handle:
         ttlDurationMs: int | None = None,
     ) -> SparkMapState:
         """Return the state of a map for each key."""
-        keys = self._values(stateName, userKeySchema)
-        values = self._values(stateName, valueSchema)
-        return self._add(SparkMapState(self, stateName, keys, values, self._ttl(stateName, ttlDurationMs)))
+        keys = self._fields(StateKeys, stateName, userKeySchema)
+        values = self._fields(StateValues, stateName, valueSchema)
+        return self._add(SparkMapState(self.current, stateName, keys, values, self._ttl(stateName, ttlDurationMs)))
 
     def registerTimer(self, expiryTimestampMs: int) -> None:
         """Set a timer of the key."""
         at_ms = expiryTimestampMs if type(expiryTimestampMs) is int else _as_milliseconds(expiryTimestampMs)
-        self._timers_of_mode().register(self._the_key(), at_ms)
+        if self._timers is None or self.current.key is None or not self._has_timers:
+            self._timers_of_mode().register(self._the_key(), at_ms)  # which says what is wrong
+        else:
+            self._timers.register(self.current.key, at_ms)
 
     def deleteTimer(self, expiryTimestampMs: int) -> None:
         """Remove a timer of the key, if there is one."""
@@ -117,11 +124,11 @@ class Handle:
 
     def leave(self) -> None:
         """Let no key be set."""
-        self.key = _NO_KEY
+        self.current.key = None
 
     # ---- parts
 
-    def _values(self, name: str, schema: StructType | str) -> StateValues:
+    def _fields(self, kind: type[T], name: str, schema: StructType | str) -> T:
         self._check_open(f"the state {name!r}")
         parsed = self._parse(schema) if isinstance(schema, str) else schema
         if not isinstance(parsed, StructType):
@@ -130,7 +137,7 @@ class Handle:
             )
         if not parsed.fields:
             raise ValueError(f"the schema of the state {name!r} has no field")
-        return StateValues(parsed, f"the state {name!r}")
+        return kind(parsed, f"the state {name!r}")
 
     def _check_open(self, what: str) -> None:
         if not self._is_open:
@@ -155,12 +162,12 @@ class Handle:
         return state
 
     def _the_key(self) -> Key:
-        if self.key is _NO_KEY:
+        if self.current.key is None:
             raise RuntimeError(
                 "timers belong to a key, which only handleInputRows(), handleExpiredTimer() and "
                 "handleInitialState() have"
             )
-        return self.key
+        return self.current.key
 
     def _timers_of_mode(self) -> KeyTimers:
         if not self._has_timers:
@@ -170,159 +177,60 @@ class Handle:
         return self._timers
 
 
-class _State:
-    """What the three kinds have in common."""
+class _Bound:
+    """What the three kinds have in common: the table that belongs to them in the group at hand."""
 
     kind = ""
+    name: str
+    table: Any
 
-    def __init__(self, handle: Handle, name: str, values: StateValues, ttl_ms: int | None, what: str) -> None:
-        self.name = name
-        self._handle = handle
-        self._values = values
+    def describe(self, ttl_ms: int | None, what: str) -> None:
+        """Note how long values live, and what is in the table."""
         self._ttl_ms = ttl_ms
         self._what = f"{'' if ttl_ms is None else 'expiring '}{self.kind}: {what}"
-        self._table: Any = None
 
     def visit(self, group: KeyGroupState, now_ms: int) -> None:
         """Let the state be that of a group."""
-        self._table = table = group.table(f"state.{self.name}", self._what)
+        self.table = table = group.table(f"state.{self.name}", self._what)
         if isinstance(table, (ExpiringFlatTable, ExpiringNestedTable)) and self._ttl_ms is not None:
             table.ttl_ms, table.now_ms = self._ttl_ms, now_ms
 
-    def _key(self) -> Key:
-        key = self._handle.key
-        if key is _NO_KEY:
-            raise RuntimeError(
-                f"the state {self.name!r} belongs to a key, which only handleInputRows(), handleExpiredTimer() and "
-                "handleInitialState() have"
-            )
-        return key
 
-
-class SparkValueState(_State):
+class SparkValueState(_Bound, ObjectValueState):
     """Spark's ``ValueState``: one tuple."""
 
     kind = "value"
-    _table: FlatTable
 
-    def __init__(self, handle: Handle, name: str, values: StateValues, ttl_ms: int | None) -> None:
-        super().__init__(handle, name, values, ttl_ms, values.description)
-
-    def exists(self) -> bool:
-        """Whether the key has a value."""
-        return self._table.get(self._key()) is not None
-
-    def get(self) -> tuple[Any, ...] | None:
-        """Return the value, or None."""
-        stored = self._table.get(self._key())
-        return None if stored is None else self._values.given(stored)
-
-    def update(self, newValue: tuple[Any, ...]) -> None:
-        """Set the value."""
-        self._table.put(self._key(), self._values.stored(newValue))
-
-    def clear(self) -> None:
-        """Forget the value."""
-        self._table.remove(self._key())
+    def __init__(self, current: CurrentKey, name: str, fields: StateValues, ttl_ms: int | None) -> None:
+        ObjectValueState.__init__(self, name, current, fields)
+        self.describe(ttl_ms, fields.description)
 
 
-class SparkListState(_State):
+class SparkListState(_Bound, ObjectListState):
     """Spark's ``ListState``: tuples in their order."""
 
     kind = "list"
-    _table: NestedTable
 
-    def __init__(self, handle: Handle, name: str, values: StateValues, ttl_ms: int | None) -> None:
-        super().__init__(handle, name, values, ttl_ms, values.description)
-
-    def exists(self) -> bool:
-        """Whether the key has an element."""
-        return bool(self._table.entries(self._key()))
-
-    def get(self) -> Iterator[tuple[Any, ...]]:
-        """Give the elements, as they are now."""
-        given = self._values.given
-        return iter([given(stored) for stored in self._table.entries(self._key()).values()])
-
-    def put(self, newState: Iterable[tuple[Any, ...]]) -> None:
-        """Set the list."""
-        stored = [self._values.stored(each) for each in newState]
-        self._table.clear(self._key())
-        self._append(stored)
-
-    def appendValue(self, newState: tuple[Any, ...]) -> None:
-        """Append an element."""
-        self._append([self._values.stored(newState)])
-
-    def appendList(self, newState: Iterable[tuple[Any, ...]]) -> None:
-        """Append elements."""
-        self._append([self._values.stored(each) for each in newState])
-
-    def clear(self) -> None:
-        """Forget the list."""
-        self._table.clear(self._key())
-
-    def _append(self, stored: list[tuple[Any, ...]]) -> None:
-        key = self._key()
-        last = next(reversed(self._table.rows.get(key, {})), -1)
-        for number, each in enumerate(stored, last + 1):
-            self._table.put(key, number, each)
+    def __init__(self, current: CurrentKey, name: str, fields: StateValues, ttl_ms: int | None) -> None:
+        ObjectListState.__init__(self, name, current, fields)
+        self.describe(ttl_ms, fields.description)
 
 
-class SparkMapState(_State):
+class SparkMapState(_Bound, ObjectMapState):
     """Spark's ``MapState``: tuples by tuples."""
 
     kind = "map"
-    _table: NestedTable
 
-    def __init__(self, handle: Handle, name: str, keys: StateValues, values: StateValues, ttl_ms: int | None) -> None:
-        super().__init__(handle, name, values, ttl_ms, f"{keys.description} to {values.description}")
-        self._keys = keys
-        self._has_floats = has_floats(keys.schema)
-
-    def exists(self) -> bool:
-        """Whether the map has an entry."""
-        return bool(self._table.entries(self._key()))
-
-    def getValue(self, key: tuple[Any, ...]) -> tuple[Any, ...] | None:
-        """Return the value of an entry, or None."""
-        stored = self._table.get(self._key(), self._stored_key(key))
-        return None if stored is None else self._values.given(stored)
-
-    def containsKey(self, key: tuple[Any, ...]) -> bool:
-        """Whether there is such an entry."""
-        return self._table.get(self._key(), self._stored_key(key)) is not None
-
-    def updateValue(self, key: tuple[Any, ...], value: tuple[Any, ...]) -> None:
-        """Set the value of an entry."""
-        self._table.put(self._key(), self._stored_key(key), self._values.stored(value))
-
-    def iterator(self) -> Iterator[tuple[tuple[Any, ...], tuple[Any, ...]]]:
-        """Give the entries, as they are now."""
-        entries = self._table.entries(self._key())
-        return iter([(self._given_key(key), self._values.given(stored)) for key, stored in entries.items()])
-
-    def keys(self) -> Iterator[tuple[Any, ...]]:
-        """Give the keys of the entries, as they are now."""
-        return iter([self._given_key(key) for key in self._table.entries(self._key())])
-
-    def values(self) -> Iterator[tuple[Any, ...]]:
-        """Give the values of the entries, as they are now."""
-        return iter([self._values.given(stored) for stored in self._table.entries(self._key()).values()])
-
-    def removeKey(self, key: tuple[Any, ...]) -> None:
-        """Forget an entry, if there is one."""
-        self._table.remove(self._key(), self._stored_key(key))
-
-    def clear(self) -> None:
-        """Forget the map."""
-        self._table.clear(self._key())
-
-    def _stored_key(self, key: tuple[Any, ...]) -> tuple[Any, ...]:
-        return as_lookup(self._keys.stored(key)) if self._has_floats else self._keys.stored(key)
-
-    def _given_key(self, stored: tuple[Any, ...]) -> tuple[Any, ...]:
-        return self._keys.given(from_lookup(stored, self._keys.schema) if self._has_floats else stored)
+    def __init__(
+        self,
+        current: CurrentKey,
+        name: str,
+        keys: StateKeys,
+        fields: StateValues,
+        ttl_ms: int | None,
+    ) -> None:
+        ObjectMapState.__init__(self, name, current, keys, fields)
+        self.describe(ttl_ms, f"{keys.description} to {fields.description}")
 
 
 def _as_milliseconds(at: int) -> int:

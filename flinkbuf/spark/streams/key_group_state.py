@@ -9,10 +9,16 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Collection, Iterator
-from heapq import heapify, heappop, heappush
-from itertools import count, islice
+from itertools import islice
 from typing import Any, NamedTuple
 
+from flinkbuf._core.state.object_tables import (
+    ExpiringFlatTable,
+    ExpiringNestedTable,
+    FlatTable,
+    KeyTimers,
+    NestedTable,
+)
 from flinkbuf.errors import CorruptDataError
 from flinkbuf.spark.streams.values import decode, encode
 
@@ -61,282 +67,6 @@ class Head(NamedTuple):
 # ---- tables
 
 
-class FlatTable:
-    """One value for each key.
-
-    Attributes
-    ----------
-    what : str
-        What it holds, which a program that reads it must say as well.
-    """
-
-    def __init__(self, what: str) -> None:
-        self.what = what
-        self.rows: dict[Key, Any] = {}
-        self._changed: set[Key] = set()
-
-    def get(self, key: Key) -> Any:
-        """Return the value of a key, or None."""
-        return self.rows.get(key)
-
-    def put(self, key: Key, value: Any) -> None:
-        """Set the value of a key."""
-        self.rows[key] = value
-        self._changed.add(key)
-
-    def remove(self, key: Key) -> None:
-        """Forget the value of a key, if there is one."""
-        if self.rows.pop(key, None) is not None:
-            self._changed.add(key)
-
-    def clear_all(self) -> None:
-        """Forget the values of all keys."""
-        self._changed.update(self.rows)
-        self.rows.clear()
-
-    def take_changes(self) -> Changes | None:
-        """Return what has changed since the last call, None if nothing has."""
-        rows, changed = self.rows, self._changed
-        if not changed:
-            return None
-        self._changed = set()
-        now = {key: rows[key] for key in changed if key in rows}
-        return self.what, now, [key for key in changed if key not in rows] if len(now) < len(changed) else []
-
-    def apply(self, now: dict[Key, Any], gone: list[Key]) -> None:
-        """Take over what another worker has changed."""
-        for key in gone:
-            self.rows.pop(key, None)
-        self.rows.update(now)
-
-    def pieces(self) -> Iterator[Changes]:
-        """Yield all that there is, in pieces of bounded size."""
-        entries = iter(self.rows.items())
-        while piece := dict(islice(entries, _PIECE)):
-            yield self.what, piece, []
-
-
-class NestedTable:
-    """Values by a second key below each key: the entries of a map, the elements of a list by their numbers.
-
-    What is below a key keeps its order, also in a worker that has read it from the log.
-    """
-
-    def __init__(self, what: str) -> None:
-        self.what = what
-        self.rows: dict[Key, dict[Any, Any]] = {}
-        self._changed: dict[Key, dict[Any, bool]] = {}  # in order; True what was removed, though it may be back
-
-    def get(self, key: Key, below: Any) -> Any:
-        """Return a value, or None."""
-        entries = self.rows.get(key)
-        return None if entries is None else entries.get(below)
-
-    def entries(self, key: Key) -> dict[Any, Any]:
-        """Return what is below a key, in order; the caller does not change it."""
-        return self.rows.get(key, {})
-
-    def put(self, key: Key, below: Any, value: Any) -> None:
-        """Set a value; a new one is the last in order."""
-        entries = self.rows.get(key)
-        if entries is None:
-            entries = self.rows[key] = {}
-        marks = self._marks(key)
-        if below not in entries:
-            marks[below] = marks.pop(below, False)
-        elif below not in marks:
-            marks[below] = False
-        entries[below] = value
-
-    def remove(self, key: Key, below: Any) -> None:
-        """Forget a value, if there is one."""
-        entries = self.rows.get(key)
-        if entries is None or below not in entries:
-            return
-        del entries[below]
-        if not entries:
-            del self.rows[key]
-        self._marks(key)[below] = True
-
-    def clear(self, key: Key) -> None:
-        """Forget all that is below a key."""
-        entries = self.rows.pop(key, None)
-        if entries:
-            self._marks(key).update(dict.fromkeys(entries, True))
-
-    def clear_all(self) -> None:
-        """Forget what is below all keys."""
-        for key in list(self.rows):
-            self.clear(key)
-
-    def take_changes(self) -> Changes | None:
-        """Return what has changed since the last call, None if nothing has."""
-        if not self._changed:
-            return None
-        now: dict[Key, dict[Any, Any]] = {}
-        gone: list[tuple[Key, list[Any]]] = []
-        for key, marks in self._changed.items():
-            entries = self.rows.get(key, {})
-            if here := {below: entries[below] for below in marks if below in entries}:
-                now[key] = here
-            if removed := [below for below, was_removed in marks.items() if was_removed]:
-                gone.append((key, removed))
-        self._changed = {}
-        return self.what, now, gone
-
-    def apply(self, now: dict[Key, dict[Any, Any]], gone: list[tuple[Key, list[Any]]]) -> None:
-        """Take over what another worker has changed."""
-        for key, removed in gone:
-            entries = self.rows.get(key, {})
-            for below in removed:
-                entries.pop(below, None)
-            if not entries:
-                self.rows.pop(key, None)
-        for key, changed in now.items():
-            self.rows.setdefault(key, {}).update(changed)
-
-    def pieces(self) -> Iterator[Changes]:
-        """Yield all that there is, in pieces of bounded size."""
-        piece: dict[Key, dict[Any, Any]] = {}
-        size = 0
-        for key, entries in self.rows.items():
-            rest = iter(entries.items())
-            while part := dict(islice(rest, _PIECE - size)):
-                piece[key] = part
-                size += len(part)
-                if size >= _PIECE:
-                    yield self.what, piece, []
-                    piece, size = {}, 0
-        if piece:
-            yield self.what, piece, []
-
-    def _marks(self, key: Key) -> dict[Any, bool]:
-        try:
-            return self._changed[key]
-        except KeyError:
-            marks = self._changed[key] = {}
-            return marks
-
-
-class Expiry:
-    """When entries of a table with a time to live are over, the oldest first: each has as long as the others."""
-
-    def __init__(self) -> None:
-        self._ends: dict[Any, int] = {}
-
-    def write(self, place: Any, end_ms: int) -> None:
-        """Note when what was written just now is over."""
-        self._ends.pop(place, None)
-        self._ends[place] = end_ms
-
-    def forget(self, place: Any) -> None:
-        """Note that an entry is gone."""
-        self._ends.pop(place, None)
-
-    def settle(self) -> None:
-        """Bring what was read in any order into the order of its ends."""
-        self._ends = dict(sorted(self._ends.items(), key=lambda item: item[1]))
-
-    @property
-    def first_ms(self) -> int | None:
-        """When the first entry is over, if there is one."""
-        return next(iter(self._ends.values()), None)
-
-    def over(self, now_ms: int) -> list[Any]:
-        """Return the entries that are over."""
-        places = []
-        for place, end_ms in self._ends.items():
-            if end_ms > now_ms:
-                break
-            places.append(place)
-        return places
-
-
-class ExpiringFlatTable(FlatTable):
-    """One value for each key, until its time to live is over: a row is (end in milliseconds, value)."""
-
-    def __init__(self, what: str) -> None:
-        super().__init__(what)
-        self.expiry = Expiry()
-        self.now_ms = 0
-        self.ttl_ms = 0
-
-    def get(self, key: Key) -> Any:
-        row = self.rows.get(key)
-        return None if row is None or row[0] <= self.now_ms else row[1]
-
-    def put(self, key: Key, value: Any) -> None:
-        end_ms = self.now_ms + self.ttl_ms
-        super().put(key, (end_ms, value))
-        self.expiry.write(key, end_ms)
-
-    def remove(self, key: Key) -> None:
-        super().remove(key)
-        self.expiry.forget(key)
-
-    def clear_all(self) -> None:
-        super().clear_all()
-        self.expiry = Expiry()
-
-    def apply(self, now: dict[Key, Any], gone: list[Key]) -> None:
-        super().apply(now, gone)
-        for key in gone:
-            self.expiry.forget(key)
-        for key, row in now.items():
-            self.expiry.write(key, row[0])
-
-    def sweep(self) -> None:
-        """Forget what is over."""
-        for key in self.expiry.over(self.now_ms):
-            self.remove(key)
-
-
-class ExpiringNestedTable(NestedTable):
-    """Values by a second key, each until its time to live is over: a row is (end in milliseconds, value)."""
-
-    def __init__(self, what: str) -> None:
-        super().__init__(what)
-        self.expiry = Expiry()
-        self.now_ms = 0
-        self.ttl_ms = 0
-
-    def get(self, key: Key, below: Any) -> Any:
-        row = super().get(key, below)
-        return None if row is None or row[0] <= self.now_ms else row[1]
-
-    def entries(self, key: Key) -> dict[Any, Any]:
-        rows = self.rows.get(key, {})
-        return {below: value for below, (end_ms, value) in rows.items() if end_ms > self.now_ms}
-
-    def put(self, key: Key, below: Any, value: Any) -> None:
-        end_ms = self.now_ms + self.ttl_ms
-        super().put(key, below, (end_ms, value))
-        self.expiry.write((key, below), end_ms)
-
-    def remove(self, key: Key, below: Any) -> None:
-        super().remove(key, below)
-        self.expiry.forget((key, below))
-
-    def clear(self, key: Key) -> None:
-        for below in self.rows.get(key, ()):
-            self.expiry.forget((key, below))
-        super().clear(key)
-
-    def apply(self, now: dict[Key, dict[Any, Any]], gone: list[tuple[Key, list[Any]]]) -> None:
-        super().apply(now, gone)
-        for key, removed in gone:
-            for below in removed:
-                self.expiry.forget((key, below))
-        for key, changed in now.items():
-            for below, row in changed.items():
-                self.expiry.write((key, below), row[0])
-
-    def sweep(self) -> None:
-        """Forget what is over."""
-        for key, below in self.expiry.over(self.now_ms):
-            self.remove(key, below)
-
-
 Table = FlatTable | NestedTable
 _TABLES: dict[str, type[FlatTable] | type[NestedTable]] = {
     "value": FlatTable,
@@ -354,55 +84,6 @@ def make_table(what: str) -> Table:
     return _TABLES[what.partition(":")[0]](what)
 
 
-class KeyTimers:
-    """The timers of all keys, by time."""
-
-    def __init__(self, table: NestedTable) -> None:
-        self.table = table
-        self._rows = table.rows
-        self._numbers = count()  # keys of one time need not be comparable
-        self._heap = [(at_ms, next(self._numbers), key) for key, times in table.rows.items() for at_ms in times]
-        heapify(self._heap)
-
-    def of(self, key: Key) -> list[int]:
-        """Return the times of a key, in order."""
-        return sorted(self.table.entries(key))
-
-    def register(self, key: Key, at_ms: int) -> None:
-        """Set a timer; the same twice is one."""
-        times = self._rows.get(key)
-        if times is None or at_ms not in times:
-            self.table.put(key, at_ms, True)
-            heappush(self._heap, (at_ms, next(self._numbers), key))
-
-    def delete(self, key: Key, at_ms: int) -> None:
-        """Remove a timer, if there is one."""
-        self.table.remove(key, at_ms)
-
-    def take_due(self, now_ms: int) -> list[tuple[int, Key]]:
-        """Return the timers up to a time, in order. They stay registered until they are deleted."""
-        due: list[tuple[int, Key]] = []
-        while self._heap and self._heap[0][0] <= now_ms:
-            at_ms, _, key = heappop(self._heap)
-            if self.is_registered(key, at_ms) and (not due or (at_ms, key) != due[-1]):
-                due.append((at_ms, key))
-        return due
-
-    def is_registered(self, key: Key, at_ms: int) -> bool:
-        """Whether a timer is there."""
-        times = self._rows.get(key)
-        return times is not None and at_ms in times
-
-    def first_ms(self) -> int | None:
-        """Return the earliest time, if there is a timer."""
-        while self._heap:
-            at_ms, _, key = self._heap[0]
-            if self.is_registered(key, at_ms):
-                return at_ms
-            heappop(self._heap)
-        return None
-
-
 # ---- a group
 
 
@@ -417,8 +98,9 @@ class KeyGroupState:
     """
 
     def __init__(self) -> None:
-        self.tables: dict[str, Table] = {TIMERS: make_table("timers")}
-        self.timers: KeyTimers
+        timers = NestedTable("timers")
+        self.tables: dict[str, Table] = {TIMERS: timers}
+        self.timers = KeyTimers(timers)
         self.last = -1
         self.token = -1
         self.used_at = 0.0
@@ -449,7 +131,7 @@ class KeyGroupState:
     def pieces(self) -> Iterator[dict[str, Changes]]:
         """Yield all that there is, as changes of an empty state."""
         for name, table in self.tables.items():
-            for piece in table.pieces():
+            for piece in table.pieces(_PIECE):
                 yield {name: piece}
 
     def apply(self, changes: dict[str, Changes]) -> None:
@@ -459,10 +141,11 @@ class KeyGroupState:
             if table is None:
                 table = self.tables[name] = make_table(what)
             table.apply(now, gone)
+            if name == TIMERS:
+                self.timers.note(now)
 
     def settle(self) -> None:
         """Order what is read in the order of time, after the last segment was applied."""
-        self.timers = KeyTimers(self.tables[TIMERS])  # type: ignore[arg-type]
         for table in self.tables.values():
             if isinstance(table, (ExpiringFlatTable, ExpiringNestedTable)):
                 table.expiry.settle()

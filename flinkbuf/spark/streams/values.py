@@ -16,28 +16,28 @@ from typing import Any
 import pyspark.sql.types as spark
 from pyspark.sql.types import _make_type_verifier
 
+from flinkbuf._core.state.object_tables import PLAIN_KINDS, ObjectFields
 from flinkbuf.types.type_information import object_type
 
 Stored = tuple[Any, ...]  # hashable, and no part of it can change
 
 _CODEC = object_type(trusted=False)  # writes and reads builtin values, never a pickle
 
-# The types whose values are kept as they are: the exact class, and the bounds of numbers.
-_PLAIN: dict[type[spark.DataType], tuple[type, int | None, int]] = {
-    spark.BooleanType: (bool, None, 0),
-    spark.ByteType: (int, -(1 << 7), (1 << 7) - 1),
-    spark.ShortType: (int, -(1 << 15), (1 << 15) - 1),
-    spark.IntegerType: (int, -(1 << 31), (1 << 31) - 1),
-    spark.LongType: (int, -(1 << 63), (1 << 63) - 1),
-    spark.DoubleType: (float, None, 0),
-    spark.StringType: (str, None, 0),
-    spark.BinaryType: (bytes, None, 0),
-}
+_PLAIN = (  # kept as they are
+    spark.BooleanType,
+    spark.ByteType,
+    spark.ShortType,
+    spark.IntegerType,
+    spark.LongType,
+    spark.DoubleType,
+    spark.StringType,
+    spark.BinaryType,
+)
+_FLOATS = (spark.FloatType, spark.DoubleType)
 _NAN = "NaN"
-_NEVER: tuple[type, int | None, int] = (object, None, 0)  # no value is of this very class, so each takes the long way
 
 
-class StateValues:
+class StateValues(ObjectFields):
     """What is kept of the values of one state, and what becomes of it when it is read.
 
     Parameters
@@ -63,32 +63,24 @@ class StateValues:
         self._where = where
         self.schema = schema
         self.description = ",".join(field.dataType.simpleString() for field in schema.fields)
-        self._kinds = [_PLAIN.get(type(field.dataType), _NEVER) for field in schema.fields]
-        self._count = len(self._kinds)
-        self._is_plain = _NEVER not in self._kinds
+        super().__init__([(self.kind_of(field.dataType), field.nullable) for field in schema.fields])
+        self._count = len(schema.fields)
         self._verify = [_make_type_verifier(field.dataType, field.nullable, field.name) for field in schema.fields]
         self._pairs = [_pair_of(field.dataType) for field in schema.fields]
 
-    def stored(self, value: Any) -> Stored:
-        """Return what is kept of a value that a user gives."""
-        if type(value) is tuple and len(value) == self._count:
-            for each, (kind, low, high) in zip(value, self._kinds, strict=True):
-                if type(each) is not kind or (low is not None and not low <= each <= high):  # type: ignore[operator]
-                    break
-            else:
-                return value
-        return self._converted(value)
+    def kind_of(self, data_type: spark.DataType) -> int:
+        """Return a number of `PLAIN_KINDS`, 0 if values of a type are not kept as they are."""
+        is_plain = data_type.simpleString() in PLAIN_KINDS and _pair_of(data_type) is None
+        return PLAIN_KINDS[data_type.simpleString()] if is_plain else 0
 
-    def given(self, stored: Stored) -> Stored:
+    def as_seen(self, stored: Stored) -> Stored:
         """Return the tuple that a user gets."""
-        if self._is_plain:
-            return stored
         return tuple(
             each if each is None or pair is None else pair[1](each)
             for each, pair in zip(stored, self._pairs, strict=True)
         )
 
-    def _converted(self, value: Any) -> Stored:
+    def converted(self, value: Any) -> Stored:
         """Return what is kept of a value that is not, as it comes, what its schema says."""
         if isinstance(value, (str, bytes)) or not isinstance(value, Sequence):
             raise TypeError(
@@ -102,7 +94,9 @@ class StateValues:
         for each, field, verify, pair in zip(value, self.schema.fields, self._verify, self._pairs, strict=True):
             plain = _as_builtin(each)
             try:
-                verify(plain)
+                verify(plain)  # which lets anything pass as a string
+                if isinstance(field.dataType, spark.StringType) and not isinstance(plain, (str, type(None))):
+                    raise TypeError(f"{plain!r} is no string")
                 kept.append(plain if plain is None or pair is None else pair[0](plain))
             except (TypeError, ValueError, OverflowError, DecimalException) as error:
                 raise (
@@ -120,9 +114,25 @@ class StateValues:
         return ", ".join(repr(name) for name in self.schema.names)
 
 
+class StateKeys(StateValues):
+    """What is kept of the keys of a map: where users see equal ones, it is equal."""
+
+    def kind_of(self, data_type: spark.DataType) -> int:
+        """Return 0 for floats: all NaN are one key, and both zeros."""
+        return 0 if isinstance(data_type, _FLOATS) else super().kind_of(data_type)
+
+    def converted(self, value: Any) -> Stored:
+        """Return what is kept of a key."""
+        return as_lookup(super().converted(value))
+
+    def as_seen(self, stored: Stored) -> Stored:
+        """Return the key that a user gets."""
+        return super().as_seen(from_lookup(stored, self.schema))
+
+
 def has_floats(schema: spark.StructType) -> bool:
     """Whether a field may hold NaN, which is equal to nothing, or -0.0, which is equal to 0.0 and has other bytes."""
-    return any(isinstance(field.dataType, (spark.FloatType, spark.DoubleType)) for field in schema.fields)
+    return any(isinstance(field.dataType, _FLOATS) for field in schema.fields)
 
 
 def as_lookup(key: Stored) -> Stored:
@@ -133,7 +143,7 @@ def as_lookup(key: Stored) -> Stored:
 def from_lookup(key: Stored, schema: spark.StructType) -> Stored:
     """Return the key that `as_lookup` was given."""
     return tuple(
-        math.nan if each == _NAN and isinstance(field.dataType, (spark.FloatType, spark.DoubleType)) else each
+        math.nan if each == _NAN and isinstance(field.dataType, _FLOATS) else each
         for each, field in zip(key, schema.fields, strict=True)
     )
 
@@ -172,7 +182,7 @@ def _as_builtin(value: Any) -> Any:
 
 def _pair_of(data_type: spark.DataType) -> tuple[Callable[[Any], Any], Callable[[Any], Any]] | None:
     """Return how a value is kept and how it comes back; None if it is kept as it is."""
-    if type(data_type) in _PLAIN:
+    if isinstance(data_type, _PLAIN):
         return None
     if isinstance(data_type, spark.FloatType):
         return _single, float

@@ -2,6 +2,7 @@
 
 import copy
 import math
+import random
 
 import pytest
 
@@ -242,3 +243,61 @@ def test_nan_is_a_key():
     value, text = from_lookup(as_lookup((float("nan"), "NaN")), schema)
     assert math.isnan(value) and text == "NaN"
     assert copy.copy(from_lookup(as_lookup((1.5, None)), schema)) == (1.5, None)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_many_timers_are_due_in_order_of_time_and_once(seed):
+    draw, state, model, now = random.Random(seed), new_state(), {}, 0
+    for _ in range(12):
+        for _ in range(draw.choice([3, 40, 2500])):
+            key, at = (draw.randrange(50),), now + draw.randrange(-5, draw.choice([50, 5000]))
+            if draw.random() < 0.3 and model.get(key):
+                at = draw.choice(sorted(model[key]))
+                state.timers.delete(key, at)
+                model[key].discard(at)
+            else:
+                state.timers.register(key, at)
+                model.setdefault(key, set()).add(at)
+        expected = sorted((at, key) for key, times in model.items() for at in times)
+        assert state.timers.first_ms() == next((at for at, _ in expected), None)
+        now += draw.choice([0, 1, 30, 2000])
+        due = [(at, key) for at, key in state.timers.take_due(now)]
+        assert [at for at, _ in due] == sorted(at for at, _ in due)
+        assert sorted(set(due)) == [timer for timer in expected if timer[0] <= now]
+        for at, key in due:
+            if state.timers.is_registered(key, at):
+                state.timers.delete(key, at)
+                model[key].remove(at)
+        assert not any(at <= now for times in model.values() for at in times)
+
+
+KINDS = {  # values that are kept as they are, and others that are refused
+    "byte": ([-128, 127], [-129, 128, True, 1.0, "1"]),
+    "short": ([-(1 << 15), (1 << 15) - 1], [1 << 15, False, b"1"]),
+    "integer": ([-(1 << 31), (1 << 31) - 1], [-(1 << 31) - 1, 1 << 31, 0.0]),
+    "long": ([-(1 << 63), (1 << 63) - 1], [-(1 << 63) - 1, 1 << 63, 1 << 200, True]),
+    "double": ([1.5, math.inf], [1, "1"]),
+    "boolean": ([True, False], [1, 0]),
+    "string": (["", "é\0"], [b"", 1]),
+    "binary": ([b"", b"\0"], ["", 1]),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_value_is_kept_as_it_is_or_refused(kind):
+    from pyspark.sql.types import StructType
+
+    from flinkbuf.spark.streams.values import StateValues
+
+    values = StateValues(StructType().add("a", kind).add("b", kind, nullable=False), "the state 'it'")
+    good, bad = KINDS[kind]
+    for value in good:
+        for pair in ((value, value), (None, value)):
+            assert values.stored(pair) is pair and values.given(pair) == pair
+        assert values.stored([value, value]) == (value, value)
+    for value in [*bad, None]:
+        with pytest.raises((TypeError, ValueError), match="the state 'it', field 'b'"):
+            values.stored((good[0], value))
+    for other in ((good[0],), (good[0],) * 3):
+        with pytest.raises(ValueError, match="takes 2 values"):
+            values.stored(other)
