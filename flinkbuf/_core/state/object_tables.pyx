@@ -619,6 +619,11 @@ cdef class ObjectState:
             )
         return self.current.key
 
+    cdef int refuse(self) except -1:
+        """There is no table."""
+        self.the_key()
+        raise RuntimeError(f"the state {self.name!r} was deleted in init()")
+
 
 cdef class ObjectValueState(ObjectState):
     """One tuple for each key: Spark's ``ValueState``."""
@@ -627,20 +632,25 @@ cdef class ObjectValueState(ObjectState):
 
     def exists(self):
         """Whether the key has a value."""
-        return self.table.find(self.the_key()) is not None
+        return self.bound().find(self.the_key()) is not None
 
     def get(self):
         """Return the value, or None."""
-        stored = self.table.find(self.the_key())
+        stored = self.bound().find(self.the_key())
         return None if stored is None else self.fields.seen(<tuple>stored)
 
     def update(self, newValue):
         """Set the value."""
-        self.table.assign(self.the_key(), self.fields.kept(newValue))
+        self.bound().assign(self.the_key(), self.fields.kept(newValue))
 
     def clear(self):
         """Forget the value."""
-        self.table.drop(self.the_key())
+        self.bound().drop(self.the_key())
+
+    cdef FlatTable bound(self):
+        if self.table is None:
+            self.refuse()
+        return self.table
 
 
 cdef class ObjectListState(ObjectState):
@@ -650,16 +660,16 @@ cdef class ObjectListState(ObjectState):
 
     def exists(self):
         """Whether the key has an element."""
-        return len(self.table.below(self.the_key())) > 0
+        return len(self.bound().below(self.the_key())) > 0
 
     def get(self):
         """Give the elements, as they are now."""
-        return iter([self.fields.seen(<tuple>stored) for stored in self.table.below(self.the_key()).values()])
+        return iter([self.fields.seen(<tuple>stored) for stored in self.bound().below(self.the_key()).values()])
 
     def put(self, newState):
         """Set the list."""
         cdef list kept = [self.fields.kept(value) for value in newState]
-        self.table.drop_all(self.the_key())
+        self.bound().drop_all(self.the_key())
         self.append(kept)
 
     def appendValue(self, newState):
@@ -672,16 +682,21 @@ cdef class ObjectListState(ObjectState):
 
     def clear(self):
         """Forget the list."""
-        self.table.drop_all(self.the_key())
+        self.bound().drop_all(self.the_key())
 
     cdef int append(self, list kept) except -1:
         cdef tuple key = self.the_key()
-        entries = self.table.rows.get(key)
+        entries = self.bound().rows.get(key)
         number = -1 if entries is None else next(reversed(<dict>entries), -1)
         for value in kept:
             number += 1
-            self.table.assign(key, number, value)
+            self.bound().assign(key, number, value)
         return 0
+
+    cdef NestedTable bound(self):
+        if self.table is None:
+            self.refuse()
+        return self.table
 
 
 cdef class ObjectMapState(ObjectState):
@@ -703,40 +718,45 @@ cdef class ObjectMapState(ObjectState):
 
     def exists(self):
         """Whether the map has an entry."""
-        return len(self.table.below(self.the_key())) > 0
+        return len(self.bound().below(self.the_key())) > 0
 
     def getValue(self, key):
         """Return the value of an entry, or None."""
-        stored = self.table.find(self.the_key(), self.key_fields.kept(key))
+        stored = self.bound().find(self.the_key(), self.key_fields.kept(key))
         return None if stored is None else self.fields.seen(<tuple>stored)
 
     def containsKey(self, key):
         """Whether there is such an entry."""
-        return self.table.find(self.the_key(), self.key_fields.kept(key)) is not None
+        return self.bound().find(self.the_key(), self.key_fields.kept(key)) is not None
 
     def updateValue(self, key, value):
         """Set the value of an entry."""
-        self.table.assign(self.the_key(), self.key_fields.kept(key), self.fields.kept(value))
+        self.bound().assign(self.the_key(), self.key_fields.kept(key), self.fields.kept(value))
 
     def iterator(self):
         """Give the entries, as they are now."""
         return iter([
             (self.key_fields.seen(<tuple>key), self.fields.seen(<tuple>stored))
-            for key, stored in self.table.below(self.the_key()).items()
+            for key, stored in self.bound().below(self.the_key()).items()
         ])
 
     def keys(self):
         """Give the keys of the entries, as they are now."""
-        return iter([self.key_fields.seen(<tuple>key) for key in self.table.below(self.the_key())])
+        return iter([self.key_fields.seen(<tuple>key) for key in self.bound().below(self.the_key())])
 
     def values(self):
         """Give the values of the entries, as they are now."""
-        return iter([self.fields.seen(<tuple>stored) for stored in self.table.below(self.the_key()).values()])
+        return iter([self.fields.seen(<tuple>stored) for stored in self.bound().below(self.the_key()).values()])
 
     def removeKey(self, key):
         """Forget an entry, if there is one."""
-        self.table.drop(self.the_key(), self.key_fields.kept(key))
+        self.bound().drop(self.the_key(), self.key_fields.kept(key))
 
     def clear(self):
         """Forget the map."""
-        self.table.drop_all(self.the_key())
+        self.bound().drop_all(self.the_key())
+
+    cdef NestedTable bound(self):
+        if self.table is None:
+            self.refuse()
+        return self.table

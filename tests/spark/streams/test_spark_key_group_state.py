@@ -301,3 +301,25 @@ def test_a_value_is_kept_as_it_is_or_refused(kind):
     for other in ((good[0],), (good[0],) * 3):
         with pytest.raises(ValueError, match="takes 2 values"):
             values.stored(other)
+
+
+def test_a_state_that_was_deleted_is_refused():
+    from pyspark.sql.types import StructType
+
+    from flinkbuf.spark.streams.handle import Handle
+
+    handle = Handle(False, False, lambda ddl: StructType().add("n", "long"))
+    states = [handle.getValueState("v", "n bigint"), handle.getListState("l", "n bigint")]
+    states.append(handle.getMapState("m", "n bigint", "n bigint"))
+    for name in "vlm":
+        handle.deleteIfExists(name)
+    handle.close_init()
+    handle.visit(KeyGroupState(), 0)
+    for state in states:
+        with pytest.raises(RuntimeError, match="belongs to a key"):
+            state.exists()
+    handle.current.key = ("a",)
+    for state in states:
+        for method in (state.exists, state.clear):
+            with pytest.raises(RuntimeError, match="was deleted"):
+                method()
