@@ -207,4 +207,5 @@ def main(options: Namespace) -> int:
     print_kept(console, kept)
     print_stream_report(console, streamed)
     console.print(f"pictures: {picture} and {stream_picture}")
-    return 0 if outcome.is_equal and kept.is_equal and streamed.is_equal and streamed.kill.is_equal else 1
+    parts = (outcome, kept, streamed, streamed.columns, streamed.kill, streamed.query)
+    return 0 if all(part.is_equal for part in parts) else 1

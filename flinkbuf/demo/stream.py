@@ -125,7 +125,7 @@ class FollowAircraft(KeyedProcessFunction):
         if flights is None:
             return
         self.waiting.remove(timestamp)
-        for flight in sorted(flights, key=_order):
+        for flight in sorted(flights, key=in_order):
             yield from self._left(flight, ctx)
 
     def _left(self, flight: Flight, ctx: KeyedProcessFunction.OnTimerContext) -> Iterator[object]:
@@ -161,9 +161,9 @@ def trip(last: Flight, flight: Flight) -> tuple[str, str, int, int, float, str]:
     return TRIP, flight[TAILNUM], at, away, 0.0, last[DEST]
 
 
-def _order(flight: Flight) -> tuple[object, ...]:
-    """Of departures in the same minute, which no aircraft makes: any order, but the same in every run."""
-    return flight[NUMBER], flight[ORIGIN], flight[DEST]
+def in_order(flight: Flight) -> tuple[object, ...]:
+    """Return what flights are sorted by; in the same minute, when no aircraft leaves twice, the same in every run."""
+    return flight[LEFT_AT], flight[NUMBER], flight[ORIGIN], flight[DEST]
 
 
 def _origin(flight: Flight) -> str:
@@ -214,7 +214,7 @@ def follow(flights: Iterable[Flight]) -> Iterator[tuple[str, str, int, int, floa
     for (origin, start), delays in hours.items():
         yield HOUR, origin, start, len(delays), sum(delays) / len(delays), ""
     for departures in aircraft.values():
-        departures.sort(key=lambda flight: (flight[LEFT_AT], *_order(flight)))
+        departures.sort(key=in_order)
         following: list[Flight | None] = [*departures[1:], None]
         for last, after in zip(departures, following, strict=True):
             if after is None or after[LEFT_AT] - last[LEFT_AT] > PARKED_MINUTES:

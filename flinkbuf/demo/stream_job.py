@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from flinkbuf.common import Configuration
 from flinkbuf.datastream import StreamExecutionEnvironment
 from flinkbuf.demo import stream
+from flinkbuf.demo.query import run_query
 from flinkbuf.demo.stream import Result
 from flinkbuf.demo.stream_kill import run_and_kill
 from flinkbuf.demo.stream_report import ColumnOutcome, StreamOutcome
@@ -42,7 +43,7 @@ def departures(spark: SparkSession, csv: Path, schema: str, cores: int, rows: in
 
 
 def run_stream(flights: DataFrame, cores: int) -> StreamOutcome:
-    """Run the stream on Spark, its hours over columns, all with a worker that is killed, and in plain Python."""
+    """Run the stream on Spark, its hours over columns, all with a worker that is killed, a query, and plain Python."""
     count = flights.count()  # and into Spark's cache: reading CSV is not what is measured
     on_spark = Configuration().set_string("execution.target", "spark")
     environment = StreamExecutionEnvironment.get_execution_environment(on_spark).set_parallelism(cores)
@@ -53,7 +54,8 @@ def run_stream(flights: DataFrame, cores: int) -> StreamOutcome:
     columns = run_columns(flights, cores, results)
     kill = run_and_kill(flights, cores, results)
     expected = list(stream.follow(tuple(row) for row in flights.collect()))
-    return StreamOutcome(results, count, seconds, sorted(results) == sorted(expected), columns, kill)
+    query = run_query(flights, cores, results)
+    return StreamOutcome(results, count, seconds, sorted(results) == sorted(expected), columns, kill, query)
 
 
 def run_columns(flights: DataFrame, cores: int, results: list[Result]) -> ColumnOutcome:

@@ -35,6 +35,27 @@ class ColumnOutcome:
 
 
 @dataclass
+class QueryOutcome:
+    """What the query of Structured Streaming took.
+
+    Attributes
+    ----------
+    seconds : float
+        Of both halves, from their start until their end.
+    batches : int
+    trips : int
+        Rows in its files.
+    is_equal : bool
+        Whether these are the trips of the stream.
+    """
+
+    seconds: float
+    batches: int
+    trips: int
+    is_equal: bool
+
+
+@dataclass
 class StreamOutcome:
     """The results of the stream, and what they took.
 
@@ -51,6 +72,8 @@ class StreamOutcome:
         What came of the hours over columns.
     kill : KillOutcome
         What came of another run, in which a worker was killed.
+    query : QueryOutcome
+        What came of the query of Structured Streaming.
     """
 
     results: list[Result]
@@ -59,6 +82,7 @@ class StreamOutcome:
     is_equal: bool
     columns: ColumnOutcome
     kill: KillOutcome
+    query: QueryOutcome
 
     def of_kind(self, kind: str) -> list[Result]:
         """Return the results of one kind."""
@@ -88,6 +112,7 @@ def print_stream_report(console: Console, outcome: StreamOutcome) -> None:
     else:
         console.print("[bold red]A plain loop found something else: this is a bug in flinkbuf.[/]\n")
     _print_kill(console, outcome.kill, len(outcome.results))
+    _print_query(console, outcome.query, outcome.flights)
 
 
 def _print_columns(console: Console, columns: ColumnOutcome, flights: int) -> None:
@@ -114,6 +139,18 @@ def _print_kill(console: Console, kill: KillOutcome, results: int) -> None:
         console.print(f"Its files hold the same: [green]{results:,} results, each of them once, are equal[/].\n")
     else:
         console.print("[bold red]Its files hold something else: this is a bug in flinkbuf.[/]\n")
+
+
+def _print_query(console: Console, query: QueryOutcome, flights: int) -> None:
+    console.print(
+        "[bold]As a query of Structured Streaming[/]: fb.transform_with_state follows the aircraft, Spark's own sink "
+        f"writes Parquet. {query.batches} batches in {query.seconds:.1f} s ({flights / query.seconds / 1000:,.0f} "
+        "thousand flights a second), stopped in the middle and started again."
+    )
+    if query.is_equal:
+        console.print(f"Its files hold the same: [green]{query.trips:,} trips, each of them once, are equal[/].\n")
+    else:
+        console.print("[bold red]Its files hold other trips: this is a bug in flinkbuf.[/]\n")
 
 
 def _table(*heads: str) -> Table:

@@ -282,7 +282,9 @@ def test_the_stream_on_spark_finds_the_same(spark, monkeypatch):
     monkeypatch.setattr(stream_kill, "CHECKPOINTS_BEFORE", 1)
     with demo.unpacked_flights() as csv_file:
         outcome = run_stream(departures(spark, csv_file, demo.FILE_SCHEMA, 2, rows=120_000), 2)
-    assert outcome.is_equal and outcome.columns.is_equal
+    assert outcome.is_equal and outcome.columns.is_equal and outcome.query.is_equal
+    assert outcome.query.batches == 4
+    assert outcome.query.trips == sum(result[0] in ("trip", "impossible") for result in outcome.results)
     assert 110_000 < outcome.flights < 120_000
     assert {result[0] for result in outcome.results} == {"hour", "trip", "parked", "impossible"}
     kill = outcome.kill
@@ -295,11 +297,12 @@ def test_the_report_of_the_stream_fits_the_terminal_and_its_picture_is_drawn(fli
     console_module = pytest.importorskip("rich.console", reason="the report needs the extra 'demo'")
     pytest.importorskip("matplotlib", reason="the picture needs the extra 'demo'")
     from flinkbuf.demo.stream_kill import KillOutcome
-    from flinkbuf.demo.stream_report import ColumnOutcome, StreamOutcome, draw_stream, print_stream_report
+    from flinkbuf.demo.stream_report import ColumnOutcome, QueryOutcome, StreamOutcome, draw_stream, print_stream_report
 
     kill = KillOutcome(4711, 1.5, 3, 0.4, 6.0, 12, True)
     found = list(demo_stream.follow(flights_of_march))
-    outcome = StreamOutcome(found, len(flights_of_march), 2.0, True, ColumnOutcome(1.0, True), kill)
+    query = QueryOutcome(5.0, 4, 26_814, True)
+    outcome = StreamOutcome(found, len(flights_of_march), 2.0, True, ColumnOutcome(1.0, True), kill, query)
     assert draw_stream(outcome, tmp_path / "stream.png").read_bytes().startswith(b"\x89PNG")
     for width in (80, 120):
         out = io.StringIO()
@@ -311,6 +314,7 @@ def test_the_report_of_the_stream_fits_the_terminal_and_its_picture_is_drawn(fli
             "the same hours",
             "worker 4711",
             "from checkpoint 3",
+            "26,814 trips, each of them once",
         ):
             assert text in " ".join(out.getvalue().split())
         assert max(map(len, out.getvalue().splitlines())) <= width
