@@ -17,6 +17,7 @@ LONG    := -m 'long and not hosts' -q --durations=15
 SHARE1  := tests/spark
 SHARE2  := tests/project tests/pyflink tests/interop tests/control tests/records tests/datastream tests/async_io
 SHARE3  := tests/runtime tests/targets tests/nexmark tests/web tests/matrix tests/simulation tests/checkpoints
+SHARE4  := tests/network tests/partition_files tests/commands
 LONG2   := tests/project tests/network tests/nexmark
 NEXMARK := build/nexmark
 PEER    := $(wildcard tests/interop/java/flinkbuf/interop/*.java)
@@ -68,7 +69,7 @@ test: $(VENV)/.test
 	wait $$c || code=$$?; echo 'and beside them: C tests'; cat build/test-c.log; \
 	exit $$code
 
-# Most tests wait most of the time, for Spark, processes and sockets: four shares run at once. The one of all that no
+# Most tests wait most of the time, for Spark, processes and sockets: five shares run at once. The one of all that no
 # other has is shown as it goes, the others behind it.
 test-python: $(VENV)/.test java postgres redis chromium
 	@mkdir -p build
@@ -76,7 +77,9 @@ test-python: $(VENV)/.test java postgres redis chromium
 	share $(SHARE1) >build/test-share1.log 2>&1 & first=$$!; \
 	share $(SHARE2) >build/test-share2.log 2>&1 & second=$$!; \
 	share $(SHARE3) >build/test-share3.log 2>&1 & third=$$!; \
-	share tests flinkbuf --doctest-modules $(addprefix --ignore=,$(SHARE1) $(SHARE2) $(SHARE3)); code=$$?; \
+	share $(SHARE4) >build/test-share4.log 2>&1 & fourth=$$!; \
+	share tests flinkbuf --doctest-modules $(addprefix --ignore=,$(SHARE1) $(SHARE2) $(SHARE3) $(SHARE4)); code=$$?; \
+	wait $$fourth || code=$$?; echo 'and beside them: $(SHARE4)'; cat build/test-share4.log; \
 	wait $$third || code=$$?; echo 'and beside them: $(SHARE3)'; cat build/test-share3.log; \
 	wait $$second || code=$$?; echo 'and beside them: $(SHARE2)'; cat build/test-share2.log; \
 	wait $$first || code=$$?; echo 'and beside them: $(SHARE1)'; cat build/test-share1.log; \
