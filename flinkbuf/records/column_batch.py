@@ -8,6 +8,7 @@ batches of any schema: a head, the schema, the timestamps, and the batch in Arro
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -69,21 +70,19 @@ class ColumnBatch:
 
     def filter(self, mask: Any) -> ColumnBatch:
         """Return the rows for which an Arrow array of booleans is true; null counts as false."""
-        import pyarrow as pa
-
-        if mask.true_count == len(self):
-            return self
-        if self.timestamps is None:
-            return ColumnBatch(self.batch.filter(mask))
-        # One more column costs less than the numbers of the rows, by which the timestamps could be taken.
-        rows = self.batch.append_column("timestamps", pa.array(self.timestamps)).filter(mask)
-        last = rows.num_columns - 1
-        return ColumnBatch(rows.remove_column(last), rows.column(last).to_numpy())
+        return self if mask.true_count == len(self) else FilteredBatch(self, mask)
 
     def slice(self, start: int, end: int) -> ColumnBatch:
         """Return the rows from `start` on and before `end`, over the same memory."""
         times = None if self.timestamps is None else self.timestamps[start:end]
         return ColumnBatch(self.batch.slice(start, end - start), times)
+
+    def arranged(self, arrange: Callable[[pa.RecordBatch], pa.RecordBatch]) -> ColumnBatch:
+        """Return the same rows with some of their columns, in any order and under any names, as a function says.
+
+        It may be called with rows that were filtered out, too: it looks at no value.
+        """
+        return self.with_batch(arrange(self.batch))
 
     def with_batch(self, batch: pa.RecordBatch) -> ColumnBatch:
         """Return the same rows with other columns."""
@@ -91,6 +90,72 @@ class ColumnBatch:
         if "_latest" in self.__dict__:
             made.__dict__["_latest"] = self.__dict__["_latest"]
         return made
+
+
+class _Copied:
+    """An attribute of a `FilteredBatch` that nobody has looked at so far."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, element: FilteredBatch | None, owner: type | None = None) -> Any:
+        return self if element is None else element._copy(self._name)
+
+
+class FilteredBatch(ColumnBatch):
+    """Some of the rows of an element, which are copied when somebody looks at them: the columns that are left then.
+
+    Parameters
+    ----------
+    whole : ColumnBatch
+    mask : pyarrow.BooleanArray
+        Which of its rows these are.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> rows = ColumnBatch(pa.record_batch({"a": [1, 2, 3], "b": ["x", "y", "z"]}))
+    >>> few = rows.filter(pa.array([True, None, True])).arranged(lambda batch: batch.select(["a"]))
+    >>> len(few), few.batch.to_pydict()
+    (2, {'a': [1, 3]})
+    """
+
+    batch: Any = _Copied()
+    timestamps: Any = _Copied()
+
+    def __init__(self, whole: ColumnBatch, mask: Any) -> None:
+        self.__dict__["_filtered"] = whole, mask  # None: the rows were copied
+        self.__dict__["_count"] = mask.true_count
+
+    def __len__(self) -> int:
+        count: int = self.__dict__["_count"]
+        return count
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return ColumnBatch, (self.batch, self.timestamps)
+
+    def arranged(self, arrange: Callable[[pa.RecordBatch], pa.RecordBatch]) -> ColumnBatch:
+        """Return the same rows with some of their columns: see `ColumnBatch.arranged`."""
+        filtered = self.__dict__["_filtered"]
+        if filtered is None:
+            return super().arranged(arrange)
+        made = FilteredBatch(filtered[0].arranged(arrange), filtered[1])
+        known = ("timestamps", "_latest")
+        made.__dict__.update((name, self.__dict__[name]) for name in known if name in self.__dict__)
+        return made
+
+    def _copy(self, name: str) -> Any:
+        """Copy the timestamps, or the columns, behind which what they were part of is let go."""
+        import pyarrow as pa
+
+        whole, mask = self.__dict__["_filtered"]
+        if "timestamps" not in self.__dict__:
+            times = whole.timestamps
+            self.__dict__["timestamps"] = None if times is None else pa.array(times).filter(mask).to_numpy()
+        if name == "batch":
+            self.__dict__["batch"] = whole.batch.filter(mask)
+            self.__dict__["_filtered"] = None
+        return self.__dict__[name]
 
 
 class PageWriter:
@@ -277,7 +342,7 @@ def without_dictionaries(batch: pa.RecordBatch) -> pa.RecordBatch:
     return pa.record_batch(columns, batch.schema.names)
 
 
-declare_fixed(ColumnBatch)
+declare_fixed(ColumnBatch, FilteredBatch)
 
 
 def _check_empty_lists(column: pa.Array) -> None:

@@ -1,6 +1,8 @@
 """Elements of column streams, and their pages: what was put in comes out, and bytes that are no page are refused."""
 
 import datetime
+import gc
+import pickle
 import random
 import weakref
 from decimal import Decimal
@@ -176,3 +178,34 @@ def test_the_type_of_pages_is_that_of_bytes():
 def test_values_of_python_are_what_arrow_says():
     batch = pa.record_batch({"n": pa.array([Decimal("1.10")])})
     assert PageReader().read(PageWriter().write(ColumnBatch(batch))).batch.to_pydict() == {"n": [Decimal("1.10")]}
+
+
+@pytest.mark.parametrize("times", [None, np.array([30, 10, 20, 40])], ids=["untimed", "timed"])
+def test_rows_that_are_filtered_are_copied_when_somebody_looks_at_them(times):
+    """And only the columns that are left then; which rows and which timestamps they are does not change by that."""
+    batch = pa.record_batch({"a": [1, 2, 3, 4], "b": ["w", "x", None, "z"]})
+    whole = ColumnBatch(batch, times)
+    mask = pa.array([True, False, None, True])
+    few = whole.filter(mask)
+    assert len(few) == 2 and few.latest == (40 if times is not None else NO_TIMESTAMP)
+    assert "batch" not in few.__dict__ and is_fixed_value(few)
+    arranged = few.arranged(lambda rows: rows.select(["b"]).rename_columns(["c"]))
+    assert "batch" not in few.__dict__ and len(arranged) == 2 and arranged.latest == few.latest
+    assert arranged.batch.to_pydict() == {"c": ["w", "z"]} and few.batch.equals(batch.filter(mask))
+    again = few.filter(pa.array([False, True])).arranged(lambda rows: rows.select(["a"]))
+    for rows, expected in ((few, [1, 4]), (again, [4]), (few.arranged(lambda rows: rows), [1, 4])):
+        for each in (rows, pickle.loads(pickle.dumps(rows)), rows.take(np.arange(len(rows)))):
+            assert each.batch["a"].to_pylist() == expected
+            found = None if each.timestamps is None else each.timestamps.tolist()
+            assert found == (None if times is None else [{1: 30, 4: 40}[a] for a in expected])
+    assert whole.filter(pa.array([True] * 4)) is whole and len(whole.filter(pa.array([False] * 4)).batch["a"]) == 0
+
+
+def test_what_rows_were_part_of_is_let_go_when_they_were_copied():
+    whole = ColumnBatch(pa.record_batch({"a": [1, 2]}), np.array([1, 2]))
+    held = weakref.ref(whole)
+    few = whole.filter(pa.array([True, False]))
+    del whole
+    assert held() is not None and few.batch.num_rows == 1
+    gc.collect()
+    assert held() is None and few.timestamps.tolist() == [1]

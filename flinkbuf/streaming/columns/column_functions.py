@@ -65,18 +65,24 @@ class SelectColumns:
 
     def __call__(self, element: ColumnBatch) -> Iterator[ColumnBatch]:
         """Give the same rows with these columns."""
-        import pyarrow as pa
-
+        if not self.keeps and all(isinstance(what, str) for _, what in self.columns):
+            yield element.arranged(self._named)
+            return
         batch = element.batch
         if not self.keeps:
-            made = columns_of(batch, self.columns)
-            yield element.with_batch(pa.record_batch(list(made.values()), list(made)))
+            yield element.with_batch(self._named(batch))
             return
         check_differ(batch.schema.names, "with_columns()")
         for name, column in columns_of(batch, self.columns).items():
             place = batch.schema.get_field_index(name)
             batch = batch.append_column(name, column) if place < 0 else batch.set_column(place, name, column)
         yield element.with_batch(batch)
+
+    def _named(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        import pyarrow as pa
+
+        made = columns_of(batch, self.columns)
+        return pa.record_batch(list(made.values()), list(made))
 
 
 @dataclass(frozen=True)
@@ -87,8 +93,11 @@ class DropColumns:
 
     def __call__(self, element: ColumnBatch) -> Iterator[ColumnBatch]:
         """Give the same rows without these columns."""
-        _check_there(element.batch, self.names, "drop()")
-        yield element.with_batch(element.batch.drop_columns(list(self.names)))
+        yield element.arranged(self._dropped)
+
+    def _dropped(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        _check_there(batch, self.names, "drop()")
+        return batch.drop_columns(list(self.names))
 
 
 @dataclass(frozen=True)
@@ -99,11 +108,14 @@ class RenameColumns:
 
     def __call__(self, element: ColumnBatch) -> Iterator[ColumnBatch]:
         """Give the same rows under the new names."""
-        _check_there(element.batch, [old for old, _ in self.names], "rename()")
+        yield element.arranged(self._renamed)
+
+    def _renamed(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        _check_there(batch, [old for old, _ in self.names], "rename()")
         new = dict(self.names)
-        names = [new.get(name, name) for name in element.batch.schema.names]
+        names = [new.get(name, name) for name in batch.schema.names]
         check_differ(names, "rename()")
-        yield element.with_batch(element.batch.rename_columns(names))
+        return batch.rename_columns(names)
 
 
 @dataclass(frozen=True)
