@@ -123,8 +123,8 @@ def _looked_up(expression: pc.Expression, schema: pa.Schema) -> _Part | None:
         calls = {str(number): each for number, each in enumerate(whole.calls())}
         types = by_engine(empty, {name: each.expression for name, each in calls.items()}) if calls else {}
         are_alike = all(each.over(empty).type.equals(types[name].type) for name, each in calls.items())
-    except (_UnknownPart, pa.ArrowException, KeyError, ValueError, TypeError, NotImplementedError):
-        return None
+    except (_UnknownPart, pa.ArrowException, LookupError, ValueError, TypeError, AttributeError, NotImplementedError):
+        return None  # or another version of the library pickles them otherwise
     return whole if are_alike else None
 
 

@@ -117,3 +117,13 @@ def test_expressions_that_are_gone_do_not_stay_for_ever(monkeypatch):
     for number in range(24):
         assert evaluated(pa.record_batch({"a": [1]}), {"x": F("a") + number})["x"].to_pylist() == [1 + number]
     assert 0 < len(arrow_expressions._found) <= 8
+
+
+@pytest.mark.parametrize("error", [AttributeError("_call"), IndexError("list index out of range"), KeyError("call")])
+def test_where_the_library_pickles_expressions_otherwise_its_engine_evaluates_them(monkeypatch, error):
+    def read(expression):
+        raise error
+
+    monkeypatch.setattr(arrow_expressions, "_read", read)
+    assert not by_kernels(expression := F("i") + 1, BATCH)
+    assert evaluated(BATCH, {"x": expression})["x"].to_pylist() == [2, 3, None, -2]
