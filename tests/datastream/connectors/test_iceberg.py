@@ -167,7 +167,8 @@ def test_a_committer_that_dies_behind_the_commit_is_found_to_have_made_it(lake):
     assert lake.numbers == [1, 2] and len(lake.snapshots) == 2
 
 
-def test_a_commit_whose_snapshot_has_expired_is_found_by_its_files(lake):
+def test_a_commit_whose_snapshot_has_expired_is_found_by_its_files(lake, monkeypatch):
+    """Without a scan, which refuses tables whose rows others delete by their values."""
     sink = lake.ready()
     snapshots = {}
     first = GlobalSink(sink)
@@ -177,7 +178,9 @@ def test_a_commit_whose_snapshot_has_expired_is_found_by_its_files(lake):
     lake.table.refresh().maintenance.expire_snapshots().by_id(lake.table.snapshots()[0].snapshot_id).commit()
     play(first, [4, ("snap", 2)], snapshots, element)
     for checkpoint, numbers in ((1, [1, 2, 3]), (2, [1, 2, 3, 4]), (2, [1, 2, 3, 4])):
-        GlobalSink(sink, snapshots[checkpoint]).close()
+        with monkeypatch.context() as patch:
+            patch.delattr("pyiceberg.table.Table.scan")
+            GlobalSink(sink, snapshots[checkpoint]).close()
         assert lake.numbers == numbers
 
 
