@@ -262,7 +262,7 @@ class PageReader:
     def element_of(self, value: ColumnBatch | bytes) -> ColumnBatch:
         """Return an element that came by reference as it is, and the one of a page."""
         element = value if isinstance(value, ColumnBatch) else self.read(value)
-        self.row_count += element.batch.num_rows
+        self.row_count += len(element)  # which copies no rows that were filtered
         return element
 
     def read(self, page: bytes) -> ColumnBatch:

@@ -188,6 +188,7 @@ def test_rows_that_are_filtered_are_copied_when_somebody_looks_at_them(times):
     mask = pa.array([True, False, None, True])
     few = whole.filter(mask)
     assert len(few) == 2 and few.latest == (40 if times is not None else NO_TIMESTAMP)
+    assert PageReader().element_of(few) is few  # as the next operator of a chain takes it
     assert "batch" not in few.__dict__ and is_fixed_value(few)
     arranged = few.arranged(lambda rows: rows.select(["b"]).rename_columns(["c"]))
     assert "batch" not in few.__dict__ and len(arranged) == 2 and arranged.latest == few.latest
