@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 _EXPRESSIONS_KEPT: Final = 256
 _SCHEMAS_KEPT: Final = 16  # of an expression
+_MOST_CALLS: Final = 64  # in one that is looked up, each of which is evaluated for it once
 
 
 class _UnknownPart(Exception):
@@ -69,7 +70,7 @@ def evaluated(batch: pa.RecordBatch, expressions: dict[str, pc.Expression]) -> d
     found: dict[str, pa.Array | pa.Scalar] = {}
     for_engine = {}
     for name, expression in expressions.items():
-        part = _part_for(expression, batch.schema)
+        part = _part_for(expression, batch)
         if part is None:
             for_engine[name] = expression
         else:
@@ -96,8 +97,9 @@ def by_engine(batch: pa.RecordBatch, expressions: dict[str, pc.Expression]) -> d
 _found: dict[int, tuple[pc.Expression, list[tuple[pa.Schema, _Part | None]]]] = {}
 
 
-def _part_for(expression: pc.Expression, schema: pa.Schema) -> _Part | None:
-    """Return what evaluates an expression over batches of a schema; None: the engine does."""
+def _part_for(expression: pc.Expression, batch: pa.RecordBatch) -> _Part | None:
+    """Return what evaluates an expression over a batch and others of its schema; None: the engine does."""
+    schema = batch.schema
     kept = _found.get(id(expression))
     if kept is None:
         if len(_found) >= _EXPRESSIONS_KEPT:
@@ -106,25 +108,24 @@ def _part_for(expression: pc.Expression, schema: pa.Schema) -> _Part | None:
     for of, part in kept[1]:
         if of.equals(schema):
             return part
-    part = _looked_up(expression, schema)
+    part = _looked_up(expression, batch.slice(0, 0))
     if len(kept[1]) >= _SCHEMAS_KEPT:
         kept[1].clear()
     kept[1].append((schema, part))
     return part
 
 
-def _looked_up(expression: pc.Expression, schema: pa.Schema) -> _Part | None:
-    import pyarrow as pa
-
-    empty = pa.RecordBatch.from_pylist([], schema)
+def _looked_up(expression: pc.Expression, empty: pa.RecordBatch) -> _Part | None:
     by_engine(empty, {"of all": expression})  # what cannot be evaluated is told as the engine tells it
     try:
-        whole = _fitted(_read(expression), schema)
+        whole = _fitted(_read(expression), empty)
         calls = {str(number): each for number, each in enumerate(whole.calls())}
+        if len(calls) > _MOST_CALLS:
+            return None
         types = by_engine(empty, {name: each.expression for name, each in calls.items()}) if calls else {}
         are_alike = all(each.over(empty).type.equals(types[name].type) for name, each in calls.items())
-    except (_UnknownPart, pa.ArrowException, LookupError, ValueError, TypeError, AttributeError, NotImplementedError):
-        return None  # or another version of the library pickles them otherwise
+    except Exception:  # it is not known here, or too deep, or another version of the library pickles it otherwise
+        return None
     return whole if are_alike else None
 
 
@@ -182,30 +183,29 @@ def _options_in(column: pa.Array) -> Any:
 # --- which types they have
 
 
-def _fitted(part: _Part, schema: pa.Schema) -> _Part:
-    """Return the part with its values in the types that the engine gives them beside columns of a schema.
+def _fitted(part: _Part, empty: pa.RecordBatch) -> _Part:
+    """Return the part with its values in the types that the engine gives them beside the columns of a batch.
 
     The engine takes a kernel for the types of the arguments as they are; else it makes a value as small as it fits, so
     that a column keeps its type. What comes of that is said here for a value and another argument that are alike.
     """
     if part.column is not None:
-        if len(schema.get_all_field_indices(part.column)) != 1:
+        if len(empty.schema.get_all_field_indices(part.column)) != 1:
             raise _UnknownPart
         return part
     if part.function is None:
         return part
-    arguments = tuple(_fitted(each, schema) for each in part.arguments)
+    arguments = tuple(_fitted(each, empty) for each in part.arguments)
     if not arguments:
         raise _UnknownPart  # it is asked for so many values
     if any(each.value is not None for each in arguments):
-        arguments = _with_values_as(arguments, schema)
+        arguments = _with_values_as(arguments, empty)
     return replace(part, arguments=arguments)
 
 
-def _with_values_as(arguments: tuple[_Part, ...], schema: pa.Schema) -> tuple[_Part, ...]:
+def _with_values_as(arguments: tuple[_Part, ...], empty: pa.RecordBatch) -> tuple[_Part, ...]:
     import pyarrow as pa
 
-    empty = pa.RecordBatch.from_pylist([], schema)
     types = {each.over(empty).type for each in arguments if each.value is None}
     if len(types) > 1:
         types.discard(pa.bool_())  # which chooses between the others
