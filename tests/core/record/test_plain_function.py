@@ -19,6 +19,9 @@ class Bid(NamedTuple):
     price: int
     channel: str
 
+    def __repr__(self):  # also where there are fewer items than names
+        return f"{type(self).__name__}{tuple(self)}"
+
 
 class Other(Bid):
     """As `Bid`, but for what it says of its price."""
@@ -178,6 +181,8 @@ def made_of(kind):
 
 class Price(NamedTuple):
     price: object
+
+    __repr__ = Bid.__repr__
 
 
 class Reordered(Price, Bid):
