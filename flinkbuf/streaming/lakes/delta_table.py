@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -47,6 +48,8 @@ _READER_FEATURES = {"timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"}
 # What a field of the schema says if its values are not free.
 _RULES_OF_FIELDS = ("delta.invariants", "delta.generationExpression", "delta.identity.start")
 
+_WAITS_S = (0.05, 0.5, None)  # between tries to read a log whose files go meanwhile: by a clean-up, or for a new table
+
 
 class DeltaTableError(LakeTableError):
     """A Delta table asks for what a sink or source does not do; to begin again does not help."""
@@ -86,12 +89,18 @@ class DeltaPlace:
     def open(self, version: int | datetime | None = None) -> DeltaTable | None:
         """Return the table as it is, or was in a version; None: there is none."""
         import deltalake
-        from deltalake.exceptions import TableNotFoundError
+        from deltalake.exceptions import DeltaError, TableNotFoundError
 
-        try:
-            table = deltalake.DeltaTable(self.uri, storage_options=dict(self.storage_options) or None)
-        except TableNotFoundError:
-            return None
+        for wait_s in _WAITS_S:
+            try:
+                table = deltalake.DeltaTable(self.uri, storage_options=dict(self.storage_options) or None)
+                break
+            except TableNotFoundError:
+                return None
+            except DeltaError:  # such as files of its log that were removed after they were listed
+                if wait_s is None:
+                    raise
+                time.sleep(wait_s)
         if version is not None:
             table.load_as_version(version)
         return table

@@ -723,6 +723,26 @@ def test_a_table_in_the_place_of_another_is_an_error_for_whoever_reads_on(path, 
             records.next()
 
 
+def test_a_log_whose_files_go_while_it_is_read_is_read_again(path, monkeypatch):
+    """As where a table makes way for another, or files of its log are cleaned up."""
+    from flinkbuf.streaming.lakes import delta_table
+
+    deltalake.write_deltalake(path, pa.table({"n": [1]}))
+    real, tries = deltalake.DeltaTable, []
+
+    def opened(*arguments, **named):
+        tries.append(1)
+        if len(tries) < 3:
+            raise deltalake.exceptions.DeltaError("Kernel error: File not found")
+        return real(*arguments, **named)
+
+    monkeypatch.setattr(deltalake, "DeltaTable", opened)
+    assert delta_table.DeltaPlace.of(path).open().version() == 0 and len(tries) == 3
+    monkeypatch.setattr(deltalake, "DeltaTable", lambda *arguments, **named: opened(tries.clear()))
+    with pytest.raises(deltalake.exceptions.DeltaError, match="File not found"):
+        delta_table.DeltaPlace.of(path).open()
+
+
 def test_a_version_that_is_still_to_come_is_waited_for(path):
     deltalake.write_deltalake(path, pa.table({"n": [0]}))
     start = DeltaSource.builder().set_table(path).monitor_continuously(Duration.of_millis(10))
