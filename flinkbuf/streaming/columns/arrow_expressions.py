@@ -115,15 +115,15 @@ def _part_for(expression: pc.Expression, batch: pa.RecordBatch) -> _Part | None:
     return part
 
 
-def _looked_up(expression: pc.Expression, empty: pa.RecordBatch) -> _Part | None:
-    by_engine(empty, {"of all": expression})  # what cannot be evaluated is told as the engine tells it
+def _looked_up(expression: pc.Expression, no_rows: pa.RecordBatch) -> _Part | None:
+    by_engine(no_rows, {"of all": expression})  # what cannot be evaluated is told as the engine tells it
     try:
-        whole = _fitted(_read(expression), empty)
+        whole = _fitted(_read(expression), no_rows)
         calls = {str(number): each for number, each in enumerate(whole.calls())}
         if len(calls) > _MOST_CALLS:
             return None
-        types = by_engine(empty, {name: each.expression for name, each in calls.items()}) if calls else {}
-        are_alike = all(each.over(empty).type.equals(types[name].type) for name, each in calls.items())
+        types = by_engine(no_rows, {name: each.expression for name, each in calls.items()}) if calls else {}
+        are_alike = all(each.over(no_rows).type.equals(types[name].type) for name, each in calls.items())
     except Exception:  # it is not known here, or too deep, or another version of the library pickles it otherwise
         return None
     return whole if are_alike else None
@@ -183,30 +183,30 @@ def _options_in(column: pa.Array) -> Any:
 # --- which types they have
 
 
-def _fitted(part: _Part, empty: pa.RecordBatch) -> _Part:
+def _fitted(part: _Part, no_rows: pa.RecordBatch) -> _Part:
     """Return the part with its values in the types that the engine gives them beside the columns of a batch.
 
     The engine takes a kernel for the types of the arguments as they are; else it makes a value as small as it fits, so
     that a column keeps its type. What comes of that is said here for a value and another argument that are alike.
     """
     if part.column is not None:
-        if len(empty.schema.get_all_field_indices(part.column)) != 1:
+        if len(no_rows.schema.get_all_field_indices(part.column)) != 1:
             raise _UnknownPart
         return part
     if part.function is None:
         return part
-    arguments = tuple(_fitted(each, empty) for each in part.arguments)
+    arguments = tuple(_fitted(each, no_rows) for each in part.arguments)
     if not arguments:
         raise _UnknownPart  # it is asked for so many values
     if any(each.value is not None for each in arguments):
-        arguments = _with_values_as(arguments, empty)
+        arguments = _with_values_as(arguments, no_rows)
     return replace(part, arguments=arguments)
 
 
-def _with_values_as(arguments: tuple[_Part, ...], empty: pa.RecordBatch) -> tuple[_Part, ...]:
+def _with_values_as(arguments: tuple[_Part, ...], no_rows: pa.RecordBatch) -> tuple[_Part, ...]:
     import pyarrow as pa
 
-    types = {each.over(empty).type for each in arguments if each.value is None}
+    types = {each.over(no_rows).type for each in arguments if each.value is None}
     if len(types) > 1:
         types.discard(pa.bool_())  # which chooses between the others
     types = types or {each.value.type for each in arguments if each.value is not None}
