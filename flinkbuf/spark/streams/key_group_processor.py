@@ -8,7 +8,7 @@ a dozen messages, however many rows and keys it has.
 from __future__ import annotations
 
 import gc
-import random
+import secrets
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -44,9 +44,9 @@ _SEGMENT = StructType([StructField("segment", BinaryType())])
 _NO_TIMER = -1
 _IDLE_S = 900.0  # a group that a worker has not met for so long is dropped from its memory
 
-# The groups that this worker of Spark has met, by their lineages. Spark gives a group now to one worker and now to
-# another, and repeats batches; `Head.token` says whether what is here is what the checkpoint has.
-_met: dict[int, KeyGroupState] = {}
+# The groups that this worker of Spark has met, by their lineages and numbers. Spark gives a group now to one worker and
+# now to another, and repeats batches; `Head.token` says whether what is here is what the checkpoint has.
+_met: dict[tuple[int, int], KeyGroupState] = {}
 
 
 @dataclass(frozen=True)
@@ -196,7 +196,7 @@ class KeyGroupProcessor(StatefulProcessor):
             self._count = group_count(self._program.key_groups)
         found = self._heads.get()
         if found is None:
-            head = Head(self._count, random.getrandbits(62), 0, -1, 0, 0, 0, 0, _NO_TIMER)
+            head = Head(self._count, _random_number(), 0, -1, 0, 0, 0, 0, _NO_TIMER)
             state = KeyGroupState()
             state.settle()
         else:
@@ -206,15 +206,16 @@ class KeyGroupProcessor(StatefulProcessor):
                     f"the checkpoint has its keys in {head.groups} groups, and here they are in {self._count}: call "
                     f"transform_with_state() with key_groups={head.groups}"
                 )
-            state = self._up_to_date(head, f"key group {number}")
-        _met[head.lineage] = state
+            state = self._up_to_date(head, number)
+        _met[head.lineage, number] = state
         state.used_at = time.monotonic()
         late_ms = head.watermark if self._program.late_by_last else times.getCurrentWatermarkInMs()
         return VisitedGroup(head, state, late_ms)
 
-    def _up_to_date(self, head: Head, which: str) -> KeyGroupState:
+    def _up_to_date(self, head: Head, group: int) -> KeyGroupState:
         """Return the state that a head stands for: what this worker has, and what it has missed since."""
-        state = _met.pop(head.lineage, None)
+        which = f"key group {group}"
+        state = _met.pop((head.lineage, group), None)
         if state is not None and state.token >= 0:
             if (state.last, state.token) == (head.last, head.token):
                 return state
@@ -301,7 +302,7 @@ class KeyGroupProcessor(StatefulProcessor):
 
     def _append(self, head: Head, state: KeyGroupState, changes: dict[str, Changes]) -> Head:
         """Write a segment with the changes, or the whole state if the log has grown long."""
-        token = random.getrandbits(62)
+        token = _random_number()
         segment = write_segment(head.token, token, changes)
         if not log_is_long(head, len(segment)):
             last = head.last + 1
@@ -364,8 +365,13 @@ def few_collections() -> Iterator[None]:
 def forget_idle() -> None:
     """Drop the groups of queries that are over, or that other workers have now."""
     now = time.monotonic()
-    for lineage in [lineage for lineage, state in _met.items() if now - state.used_at > _IDLE_S]:
-        del _met[lineage]
+    for group in [group for group, state in _met.items() if now - state.used_at > _IDLE_S]:
+        del _met[group]
+
+
+def _random_number() -> int:
+    """Return a number that nobody else has drawn, whatever seed the user's processor gives to `random`."""
+    return secrets.randbits(62)
 
 
 def _packed_row(data: bytes) -> Row:

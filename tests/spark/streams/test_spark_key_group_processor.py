@@ -6,6 +6,7 @@ counts when the copy takes its place. Each attempt may be in another worker, wit
 
 import copy
 import pickle
+import random
 from dataclasses import replace
 
 import pytest
@@ -324,3 +325,51 @@ def test_a_checkpoint_with_another_number_of_groups_is_refused():
     processor.init(handle)
     with pytest.raises(RuntimeError, match=r"keys in 2 groups, and here they are in 3: call .* with key_groups=2"):
         list(processor.handleInputRows((1,), iter([]), TimerValues(-1, 0)))
+
+
+class Seeds:
+    """Counts rows, and gives each task the same random numbers."""
+
+    def init(self, handle):
+        random.seed(42)
+        self.count = handle.getValueState("count", "n bigint")
+
+    def handleInputRows(self, key, rows, times):
+        count = (self.count.get() or (0,))[0] + len(list(rows))
+        self.count.update((count,))
+        yield Row(key=key[0], told=str(count))
+
+    def close(self):
+        pass
+
+
+def visit(store, processor, group, key, times=None, **changes):
+    """Do what a task does that brings one row for one group."""
+    handle = FakeHandle(store)
+    handle.key = group
+    whole = KeyGroupProcessor(
+        replace(program(), processor=processor, **{"time_mode": "none", "time_column": None, **changes})
+    )
+    whole.init(handle)
+    batch = pa.RecordBatch.from_pylist([{"key": key, "at": 0, "n": 1}], schema=ARROW)
+    rows = [Row(key_group=group, time=None, rows=write_batch(batch))]
+    given = list(whole.handleInputRows((group,), iter(rows), times or TimerValues(-1, -1)))
+    return [row["told"] for data in given for batch in read_batches(data.rows) for row in batch.to_pylist()]
+
+
+def test_a_processor_that_seeds_random_numbers_keeps_the_state_of_each_group():
+    store = Store()
+    for count in ("1", "2", "3"):
+        assert visit(store, Seeds(), 0, "a") == visit(store, Seeds(), 1, "b") == [count]
+    assert len({head[1] for head in store.values.values()}) == 2
+
+
+def test_an_attempt_that_did_not_count_is_told_apart_though_both_draw_from_one_seed(monkeypatch):
+    store, first, second = Store(), {}, {}
+    monkeypatch.setattr(module, "_met", first)
+    assert visit(store, Seeds(), 0, "a") == ["1"]
+    assert visit(copy.deepcopy(store), Seeds(), 0, "b") == ["1"]  # does not count
+    monkeypatch.setattr(module, "_met", second)
+    assert visit(store, Seeds(), 0, "a") == ["2"]
+    monkeypatch.setattr(module, "_met", first)
+    assert visit(store, Seeds(), 0, "a") == ["3"]
