@@ -21,7 +21,8 @@ from flinkbuf.types.type_information import object_type
 
 Stored = tuple[Any, ...]  # hashable, and no part of it can change
 
-_CODEC = object_type(trusted=False)  # writes and reads builtin values, never a pickle
+_CODEC = object_type(trusted=False)  # writes builtin values, anything else as a pickle, which it does not read
+_PICKLE = _CODEC.serialize(object())[:1]  # what a pickle begins with
 
 _PLAIN = (  # kept as they are
     spark.BooleanType,
@@ -149,8 +150,20 @@ def from_lookup(key: Stored, schema: spark.StructType) -> Stored:
 
 
 def encode(value: object) -> bytes:
-    """Write a value of builtin classes."""
-    return _CODEC.serialize(value)
+    """Write a value of builtin classes.
+
+    Raises
+    ------
+    TypeError
+        If something in it is of another class: it would be a pickle, which nobody reads again.
+    """
+    data = _CODEC.serialize(value)
+    if data[:1] == _PICKLE:
+        raise TypeError(
+            "a value is of a class that is not one of Python's own, and a checkpoint does not hold it: keep builtin "
+            "values in state"
+        )
+    return data
 
 
 def decode(data: bytes) -> Any:
@@ -159,12 +172,14 @@ def decode(data: bytes) -> Any:
 
 
 def _as_builtin(value: Any) -> Any:
-    """Return the builtin value for one of numpy or pandas, also inside lists, tuples and dicts."""
+    """Return the builtin value for one of numpy or pandas, or a string of another class, also inside lists and such."""
     kind = type(value)
     if kind in (bool, int, float, str, bytes, Decimal, type(None)):
         return value
     if kind is bytearray:
         return bytes(value)
+    if isinstance(value, str):
+        return str.__str__(value)
     if isinstance(value, tuple):
         parts = [_as_builtin(each) for each in value]
         return kind(*parts) if hasattr(value, "_fields") or isinstance(value, spark.Row) else kind(parts)
@@ -210,6 +225,8 @@ def _decimal_of(precision: int, scale: int) -> Callable[[Decimal], Decimal]:
     unit = Decimal(1).scaleb(-scale)
 
     def scaled(value: Decimal) -> Decimal:
+        if not value.is_finite():
+            raise ValueError(f"{value} is no number of decimal({precision},{scale})")
         try:
             return value.quantize(unit, context=context)
         except DecimalException:

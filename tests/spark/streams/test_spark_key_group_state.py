@@ -1,8 +1,10 @@
 """The tables of a key group and its log, without Spark: against plain dicts, with any history, read at any point."""
 
 import copy
+import enum
 import math
 import random
+from decimal import Decimal
 
 import pytest
 
@@ -301,6 +303,75 @@ def test_a_value_is_kept_as_it_is_or_refused(kind):
     for other in ((good[0],), (good[0],) * 3):
         with pytest.raises(ValueError, match="takes 2 values"):
             values.stored(other)
+
+
+class Color(str, enum.Enum):
+    RED = "red"
+
+
+class Text(str):
+    pass
+
+
+class Bytes(bytes):
+    pass
+
+
+class Number(enum.IntEnum):
+    ONE = 1
+
+
+class Price(Decimal):
+    pass
+
+
+OWN_CLASSES = [("string", Color.RED, "red"), ("string", Text("é"), "é"), ("array", [Text("a")], ["a"])]
+OWN_CLASSES += [("map", {Color.RED: Text("b")}, {"red": "b"}), ("struct", (Text("a"),), ("a",))]
+
+
+@pytest.mark.parametrize(("kind", "value", "expected"), OWN_CLASSES)
+def test_a_string_of_a_class_of_its_own_is_kept_as_a_string_that_a_checkpoint_holds(kind, value, expected):
+    values = values_of_type(kind)
+    state = KeyGroupState()
+    state.table("state.it", f"value: {values.description}").put(("a",), values.stored((value,)))
+    other = KeyGroupState()
+    other.apply(read_segment(write_segment(0, 1, state.take_changes()), "it")[2])
+    (found,) = values.given(other.tables["state.it"].get(("a",)))
+    assert found == expected and repr(list(found)) == repr(list(expected))
+    if kind == "string":
+        assert type(found) is str
+
+
+REFUSED = [("long", Number.ONE), ("binary", Bytes(b"a")), ("decimal(5,2)", Price(1)), ("integer", Number.ONE)]
+REFUSED += [
+    (kind, Decimal(value)) for kind in ("decimal(5,2)", "decimal(38,0)") for value in ("NaN", "sNaN", "-Infinity")
+]
+
+
+@pytest.mark.parametrize(("kind", "value"), REFUSED)
+def test_what_a_checkpoint_does_not_hold_is_refused_where_it_is_kept(kind, value):
+    with pytest.raises((TypeError, ValueError), match="the state 'it', field 'a'"):
+        values_of_type(kind).stored((value,))
+
+
+def test_a_segment_never_has_a_pickle():
+    state = new_state()
+    state.table("state.text", "value: string").put(("a",), (Text("a"),))
+    with pytest.raises(TypeError, match="keep builtin values in state"):
+        write_segment(0, 1, state.take_changes())
+
+
+def values_of_type(kind):
+    from pyspark.sql.types import ArrayType, MapType, StringType, StructType
+
+    from flinkbuf.spark.streams.values import StateValues
+
+    nested = {
+        "array": ArrayType(StringType()),
+        "map": MapType(StringType(), StringType()),
+        "struct": StructType().add("a", "string"),
+    }
+    return StateValues(StructType().add("a", nested.get(kind, kind)), "the state 'it'")
 
 
 def test_a_state_that_was_deleted_is_refused():
