@@ -104,12 +104,21 @@ def check_field_names(data_type: spark.DataType, where: str, path: str = "") -> 
         check_field_names(data_type.valueType, where, f"{path}{{value}}")
 
 
-def null_path(array: pyarrow.Array, field: spark.StructField) -> str | None:
-    """Return the path of a field inside a column that is declared NOT NULL and has a null; None if there is none.
+def null_part(array: pyarrow.Array, field: spark.StructField) -> str | None:
+    """Return what is declared NOT NULL of a column and has a null, for an error; None if there is nothing.
 
     pyarrow makes such an array without a word, and Spark then reads whatever lies there.
+
+    Examples
+    --------
+    >>> import pyarrow
+    >>> null_part(pyarrow.array([1, None]), spark.StructField("n", spark.LongType(), False))
+    "column 'n'"
     """
-    return _null_path(array, field.dataType, field.name) if _has_not_null(field.dataType) else None
+    if array.null_count and not field.nullable:
+        return f"column {field.name!r}"
+    path = _null_path(array, field.dataType, field.name) if _has_not_null(field.dataType) else None
+    return None if path is None else f"field {path!r}"
 
 
 def _null_path(array: pyarrow.Array, data_type: spark.DataType, path: str) -> str | None:

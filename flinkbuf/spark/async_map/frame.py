@@ -213,7 +213,7 @@ class ResultColumns:
         """
         import pyarrow as pa
 
-        from flinkbuf.spark.async_map.arrow_values import null_path
+        from flinkbuf.spark.async_map.arrow_values import null_part
 
         rows = [self._as_tuple(result) for result in results]
         arrays = {}
@@ -226,11 +226,10 @@ class ResultColumns:
                     f"column {field.name!r} is declared as {arrow_type} in schema=, but the function gave something "
                     f"else: {error}"
                 ) from error
-            missing = field.name if array.null_count and not field.nullable else null_path(array, field)
+            missing = null_part(array, field)
             if missing is not None:
-                what = "column" if missing == field.name else "field"
                 raise ValueError(
-                    f"{what} {missing!r} is declared NOT NULL in schema=, but the function gave None for it: declare "
+                    f"{missing} is declared NOT NULL in schema=, but the function gave None for it: declare "
                     "it without NOT NULL, or have the function give a value"
                 )
             arrays[field.name] = array

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from flinkbuf.spark.async_map.arrow_values import null_path
+from flinkbuf.spark.async_map.arrow_values import null_part
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructField
@@ -59,12 +59,10 @@ class GroupSchema:
         if not batch.schema.equals(self.schema):
             batch = self._as_declared(batch, group)
         for place, field in self._checked_for_nulls:
-            column = batch.column(place)
-            missing = field.name if column.null_count and not field.nullable else null_path(column, field)
+            missing = null_part(batch.column(place), field)
             if missing is not None:
-                what = "column" if missing == field.name else "field"
                 raise ValueError(
-                    f"the function gave a null in {what} {missing!r} for the group {group}, which is declared NOT NULL "
+                    f"the function gave a null in {missing} for the group {group}, which is declared NOT NULL "
                     "in schema=: declare it without NOT NULL, or give a value"
                 )
         return batch

@@ -16,6 +16,8 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql.types import Row
 
+from flinkbuf.spark.async_map.arrow_values import null_part
+
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
@@ -170,6 +172,7 @@ class RowsOut:
 
     def __init__(self, schema: StructType, arrow_schema: pa.Schema) -> None:
         self._names = schema.names
+        self._fields = schema.fields
         self._arrow = arrow_schema
         self._is_flat = not any(pa.types.is_nested(field.type) for field in arrow_schema)
         self._rows: list[Row] = []
@@ -198,14 +201,26 @@ class RowsOut:
                 row = next(each for each in rows if type(each) is kind)
                 raise TypeError(f"a processor must give rows, such as Row({self._names[0]}=…), got {row!r}")
         for begin in range(0, len(rows), _OUT_ROWS):
-            yield self._written(rows[begin : begin + _OUT_ROWS])
+            batch = self._batch(rows[begin : begin + _OUT_ROWS])
+            self._check_nulls(batch)
+            yield write_batch(batch)
 
-    def _written(self, rows: list[Row]) -> bytes:
+    def _batch(self, rows: list[Row]) -> pa.RecordBatch:
         if self._is_flat and self._have_its_names(rows):
             columns = zip(*rows, strict=True)
             arrays = [pa.array(column, field.type) for column, field in zip(columns, self._arrow, strict=True)]
-            return write_batch(pa.RecordBatch.from_arrays(arrays, schema=self._arrow))
-        return write_batch(pa.RecordBatch.from_pylist([row.asDict(True) for row in rows], schema=self._arrow))
+            return pa.RecordBatch.from_arrays(arrays, schema=self._arrow)
+        return pa.RecordBatch.from_pylist([row.asDict(True) for row in rows], schema=self._arrow)
+
+    def _check_nulls(self, batch: pa.RecordBatch) -> None:
+        """Refuse a null where none may be, since Spark would read whatever lies there."""
+        for column, field in zip(batch.columns, self._fields, strict=True):
+            missing = null_part(column, field)
+            if missing is not None:
+                raise ValueError(
+                    f"the processor gave a null in {missing}, which is declared NOT NULL in the schema of the output: "
+                    "declare it without NOT NULL, or give a value"
+                )
 
     def _have_its_names(self, rows: list[Row]) -> bool:
         """Whether each row has the output's fields in their order."""

@@ -9,6 +9,7 @@ import pyarrow as pa  # noqa: E402
 from pyspark.sql import Row  # noqa: E402
 from pyspark.sql.types import StructType  # noqa: E402
 
+from flinkbuf.spark.exchange.frame_schema import crossing_schema  # noqa: E402
 from flinkbuf.spark.streams import packing as module  # noqa: E402
 from flinkbuf.spark.streams.packing import Pack, RowsOut, group_numbers, read_batches  # noqa: E402
 
@@ -71,3 +72,27 @@ def test_rows_that_are_given_have_their_fields_by_name():
 def test_what_is_no_row_is_refused():
     with pytest.raises(TypeError, match=r"a processor must give rows, such as Row\(a=…\), got \(1, 'x'\)"):
         rows_out(Row(a=1, b="x"), (1, "x"))
+
+
+FLAT = StructType().add("a", "long", False)
+NESTED = StructType().add("a", "long", False).add("s", StructType().add("b", "long", False))
+
+
+@pytest.mark.parametrize(
+    ("schema", "row", "told"),
+    [
+        (FLAT, Row(a=None), "column 'a'"),
+        (NESTED, Row(a=None, s=None), "column 'a'"),
+        (NESTED, Row(s={"b": 1}), "column 'a'"),
+        (NESTED, Row(a=1, s={"b": None}), r"field 's\.b'"),
+        (NESTED, Row(a=1, s={"c": 1}), r"field 's\.b'"),
+    ],
+)
+def test_a_null_where_none_may_be_is_refused(schema, row, told):
+    out = RowsOut(schema, crossing_schema(schema))
+    good = Row(a=1) if schema is FLAT else Row(a=1, s=None)
+    out.add(iter([good]), "handleInputRows")
+    assert len(list(out.take())) == 1
+    out.add(iter([good, row]), "handleInputRows")
+    with pytest.raises(ValueError, match=f"the processor gave a null in {told}, which is declared NOT NULL"):
+        list(out.take())
