@@ -138,7 +138,7 @@ class KeyGroupProcessor(StatefulProcessor):
                 for row in rows:
                     user.handleInitialState(user_key, row, timerValues)
         self._handle.leave()
-        self._commit(group, timerValues, fired=None)
+        self._commit(group, timerValues, fired=None, has_due=True)
 
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: TimerValues) -> Iterator[Row]:
         """Call the user's processor for each key of the group that has rows, and for each timer that is due."""
@@ -279,8 +279,11 @@ class KeyGroupProcessor(StatefulProcessor):
 
     # ---- what is written
 
-    def _commit(self, group: VisitedGroup, times: TimerValues, fired: int | None) -> None:
-        """Write what the visit changed, so that it counts when Spark commits the batch."""
+    def _commit(self, group: VisitedGroup, times: TimerValues, fired: int | None, has_due: bool = False) -> None:
+        """Write what the visit changed, so that it counts when Spark commits the batch.
+
+        `has_due` says that timers may be due that Spark is still to call for in this batch.
+        """
         self._handle.leave()
         state, head = group.state, group.head
         now_ms = times.getCurrentProcessingTimeInMs()
@@ -292,7 +295,7 @@ class KeyGroupProcessor(StatefulProcessor):
         if changes := state.take_changes():
             changed = self._append(head, state, changes)
         changed = changed._replace(
-            watermark=max(times.getCurrentWatermarkInMs(), head.watermark), timer=self._timer(state, times)
+            watermark=max(times.getCurrentWatermarkInMs(), head.watermark), timer=self._timer(state, times, has_due)
         )
         self._set_timer(head.timer, changed.timer, fired)
         if changed != head:
@@ -319,7 +322,7 @@ class KeyGroupProcessor(StatefulProcessor):
             self._segments.updateValue((first,), (write_segment(head.token, token, {}),))
         return head._replace(first=first, last=last, token=token, whole_bytes=size, later_bytes=0)
 
-    def _timer(self, state: KeyGroupState, times: TimerValues) -> int:
+    def _timer(self, state: KeyGroupState, times: TimerValues, has_due: bool) -> int:
         """Return when Spark is to call for the group, though no row come: in the first batch at this time or after."""
         mode = self._program.time_mode
         if mode == "eventtime":
@@ -334,7 +337,10 @@ class KeyGroupProcessor(StatefulProcessor):
             if isinstance(table, (ExpiringFlatTable, ExpiringNestedTable))
         ]
         first_ms = min((each for each in (*ends, state.timers.first_ms()) if each is not None), default=None)
-        return _NO_TIMER if first_ms is None else max(first_ms, times.getCurrentProcessingTimeInMs() + 1)
+        if first_ms is None:
+            return _NO_TIMER
+        # What is set while timers fire waits for the next batch.
+        return max(first_ms, 0 if has_due else times.getCurrentProcessingTimeInMs() + 1)
 
     def _set_timer(self, old_ms: int, new_ms: int, fired_ms: int | None) -> None:
         """Let Spark know another timer of the group; the one that it fires now it deletes by itself."""

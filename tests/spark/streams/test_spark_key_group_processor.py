@@ -373,3 +373,30 @@ def test_an_attempt_that_did_not_count_is_told_apart_though_both_draw_from_one_s
     assert visit(store, Seeds(), 0, "a") == ["2"]
     monkeypatch.setattr(module, "_met", first)
     assert visit(store, Seeds(), 0, "a") == ["3"]
+
+
+class Reminds(Told):
+    """Sets a timer for each row of the initial state, as many milliseconds from now as it says."""
+
+    def handleInitialState(self, key, row, times):
+        self.handle.registerTimer(times.getCurrentProcessingTimeInMs() + row.n)
+
+
+@pytest.mark.parametrize(("after", "at"), [([-5], 995), ([0, 3], 1000), ([3], 1003), ([-1001], 0), ([-4000], 0)])
+def test_a_timer_of_the_initial_state_that_is_due_fires_in_the_first_batch(after, at):
+    store = Store()
+    handle = FakeHandle(store)
+    handle.key = 0
+    changes = {"processor": Reminds(), "time_mode": "processingtime", "time_column": None}
+    processor = KeyGroupProcessor(replace(program(), initial_keys=program().keys, **changes))
+    processor.init(handle)
+    times, given, due = TimerValues(1000, -1), [], [n for n in after if n <= 0]
+    batch = pa.RecordBatch.from_pylist([{"key": "a", "at": 0, "n": n} for n in after], schema=ARROW)
+    processor.handleInitialState((0,), Row(key_group=0, time=None, rows=write_batch(batch)), times)
+    assert store.timers == {0: {at}}
+    for at_ms in [at for at in store.timers[0] if at <= 1000]:  # as Spark does after all rows
+        given += processor.handleExpiredTimer((0,), times, ExpiredTimerInfo(at_ms))
+        handle.deleteTimer(at_ms)
+    told = [row["told"] for data in given for batch in read_batches(data.rows) for row in batch.to_pylist()]
+    assert told == [f"timer {1000 + n} [] None" for n in due]
+    assert store.timers == {0: {1000 + n for n in after if n > 0}}
