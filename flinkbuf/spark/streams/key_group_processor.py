@@ -42,6 +42,7 @@ _HEAD = StructType([StructField(name, LongType()) for name in Head._fields])
 _NUMBER = StructType([StructField("number", LongType())])
 _SEGMENT = StructType([StructField("segment", BinaryType())])
 _NO_TIMER = -1
+_LONG_LOG = 64 << 20  # bytes; Spark brings up to 500 entries of a map in one message, of whatever size
 _IDLE_S = 900.0  # a group that a worker has not met for so long is dropped from its memory
 
 # The groups that this worker of Spark has met, by their lineages and numbers. Spark gives a group now to one worker and
@@ -222,25 +223,37 @@ class KeyGroupProcessor(StatefulProcessor):
             if head.first <= state.last < head.last and self._catch_up(state, head, which):
                 return state
         state = KeyGroupState()
-        segments = {number[0]: bytes(data[0]) for number, data in self._segments.iterator()}
-        for number in range(head.first, head.last + 1):
-            if number not in segments:
+        for number, data in self._log(head):
+            if data is None:
                 raise RuntimeError(f"{which} has no segment {number} in the checkpoint, which its head names")
-            _, state.token, changes = read_segment(segments[number], f"{which}, segment {number}")
+            _, state.token, changes = read_segment(data, f"{which}, segment {number}")
             state.apply(changes)
         state.settle()
         state.last = head.last
         return state
+
+    def _log(self, head: Head) -> Iterator[tuple[int, bytes | None]]:
+        """Yield the number and the bytes of each segment: of a short log in few messages, of a long one in its own."""
+        numbers = range(head.first, head.last + 1)
+        if head.whole_bytes + head.later_bytes > _LONG_LOG:
+            yield from ((number, self._segment(number)) for number in numbers)
+        else:
+            segments = {number[0]: bytes(data[0]) for number, data in self._segments.iterator()}
+            yield from ((number, segments.get(number)) for number in numbers)
+
+    def _segment(self, number: int) -> bytes | None:
+        found = self._segments.getValue((number,))
+        return None if found is None else bytes(found[0])
 
     def _catch_up(self, state: KeyGroupState, head: Head, which: str) -> bool:
         """Apply the segments after the one that a state has seen. False if they come after another one."""
         token = state.token
         state.token = -1
         for number in range(state.last + 1, head.last + 1):
-            found = self._segments.getValue((number,))
-            if found is None:
+            data = self._segment(number)
+            if data is None:
                 return False
-            parent, written_by, changes = read_segment(bytes(found[0]), f"{which}, segment {number}")
+            parent, written_by, changes = read_segment(data, f"{which}, segment {number}")
             if parent != token:
                 return False
             state.apply(changes)

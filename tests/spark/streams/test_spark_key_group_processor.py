@@ -36,6 +36,7 @@ class Store:
 
     def __init__(self):
         self.values, self.maps, self.timers = {}, {}, {}
+        self.iterators = 0
 
 
 class FakeHandle:
@@ -68,6 +69,7 @@ class FakeHandle:
                 handle.store.maps.setdefault(handle.key, {})[key] = value
 
             def iterator(self):
+                handle.store.iterators += 1
                 return iter(sorted(handle.store.maps.get(handle.key, {}).items(), key=lambda item: -item[0][0]))
 
             def clear(self):
@@ -304,6 +306,24 @@ def test_a_group_that_has_nothing_new_writes_nothing():
     attempt(store, [], 3)  # the watermark is part of what a group knows
     assert store.values[0] != pickle.loads(before)[0][0]
     assert store.maps == pickle.loads(before)[1]
+
+
+@pytest.mark.parametrize(("is_long", "iterators"), [(False, 1), (True, 0)])
+def test_a_long_log_is_read_segment_by_segment(is_long, iterators, monkeypatch):
+    store = Store()
+    for count in (1, 2, 3):
+        assert visit(store, Seeds(), 0, "a") == [str(count)]
+    head = state_module.Head(*store.values[0])
+    assert head.last == 2 and store.iterators == 0
+    if is_long:
+        monkeypatch.setattr(module, "_LONG_LOG", head.whole_bytes + head.later_bytes - 1)
+    module._met.clear()
+    assert visit(store, Seeds(), 0, "a") == ["4"]
+    assert store.iterators == iterators
+    module._met.clear()
+    del store.maps[0][1,]
+    with pytest.raises(RuntimeError, match="key group 0 has no segment 1 in the checkpoint"):
+        visit(store, Seeds(), 0, "a")
 
 
 def test_a_segment_that_is_missing_is_an_error_that_says_so():
