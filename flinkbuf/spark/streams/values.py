@@ -24,17 +24,23 @@ Stored = tuple[Any, ...]  # hashable, and no part of it can change
 _CODEC = object_type(trusted=False)  # writes builtin values, anything else as a pickle, which it does not read
 _PICKLE = _CODEC.serialize(object())[:1]  # what a pickle begins with
 
-_PLAIN = (  # kept as they are
+_FLOATS = (spark.FloatType, spark.DoubleType)
+_TEXTS = (spark.StringType, spark.CharType, spark.VarcharType)
+_SCALARS = (  # what is kept of them is one number, string or bytes
     spark.BooleanType,
     spark.ByteType,
     spark.ShortType,
     spark.IntegerType,
     spark.LongType,
-    spark.DoubleType,
-    spark.StringType,
+    *_FLOATS,
+    *_TEXTS,
     spark.BinaryType,
+    spark.DecimalType,
+    spark.DateType,
+    spark.TimestampType,
+    spark.TimestampNTZType,
+    spark.DayTimeIntervalType,
 )
-_FLOATS = (spark.FloatType, spark.DoubleType)
 _NAN = "NaN"
 
 
@@ -60,6 +66,8 @@ class StateValues(ObjectFields):
     (1,)
     """
 
+    are_keys = False
+
     def __init__(self, schema: spark.StructType, where: str) -> None:
         self._where = where
         self.schema = schema
@@ -67,19 +75,15 @@ class StateValues(ObjectFields):
         super().__init__([(self.kind_of(field.dataType), field.nullable) for field in schema.fields])
         self._count = len(schema.fields)
         self._verify = [_make_type_verifier(field.dataType, field.nullable, field.name) for field in schema.fields]
-        self._pairs = [_pair_of(field.dataType) for field in schema.fields]
+        self._pairs = [_pair_of(field.dataType, self.are_keys) for field in schema.fields]
 
     def kind_of(self, data_type: spark.DataType) -> int:
         """Return a number of `PLAIN_KINDS`, 0 if values of a type are not kept as they are."""
-        is_plain = data_type.simpleString() in PLAIN_KINDS and _pair_of(data_type) is None
-        return PLAIN_KINDS[data_type.simpleString()] if is_plain else 0
+        return PLAIN_KINDS.get(data_type.simpleString(), 0)
 
     def as_seen(self, stored: Stored) -> Stored:
         """Return the tuple that a user gets."""
-        return tuple(
-            each if each is None or pair is None else pair[1](each)
-            for each, pair in zip(stored, self._pairs, strict=True)
-        )
+        return tuple(None if each is None else give(each) for each, (_, give) in zip(stored, self._pairs, strict=True))
 
     def converted(self, value: Any) -> Stored:
         """Return what is kept of a value that is not, as it comes, what its schema says."""
@@ -92,13 +96,11 @@ class StateValues(ObjectFields):
                 f"{self._where} takes {self._count} values, {self._names()}, got {len(value)} in {value!r}"
             )
         kept = []
-        for each, field, verify, pair in zip(value, self.schema.fields, self._verify, self._pairs, strict=True):
+        for each, field, verify, (keep, _) in zip(value, self.schema.fields, self._verify, self._pairs, strict=True):
             plain = _as_builtin(each)
             try:
-                verify(plain)  # which lets anything pass as a string
-                if isinstance(field.dataType, spark.StringType) and not isinstance(plain, (str, type(None))):
-                    raise TypeError(f"{plain!r} is no string")
-                kept.append(plain if plain is None or pair is None else pair[0](plain))
+                verify(plain)
+                kept.append(None if plain is None else keep(plain))
             except (TypeError, ValueError, OverflowError, DecimalException) as error:
                 raise (
                     type(error)(f"{self._where}, field {field.name!r}: {error}")
@@ -117,6 +119,8 @@ class StateValues(ObjectFields):
 
 class StateKeys(StateValues):
     """What is kept of the keys of a map: where users see equal ones, it is equal."""
+
+    are_keys = True
 
     def kind_of(self, data_type: spark.DataType) -> int:
         """Return 0 for floats: all NaN are one key, and both zeros."""
@@ -195,28 +199,94 @@ def _as_builtin(value: Any) -> Any:
     return value
 
 
-def _pair_of(data_type: spark.DataType) -> tuple[Callable[[Any], Any], Callable[[Any], Any]] | None:
-    """Return how a value is kept and how it comes back; None if it is kept as it is."""
-    if isinstance(data_type, _PLAIN):
-        return None
-    if isinstance(data_type, spark.FloatType):
-        return _single, float
+def _pair_of(data_type: spark.DataType, is_key: bool) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
+    """Return how a value is kept, and how it comes back."""
+    keep = _keep_of(data_type, is_key)
+    if isinstance(data_type, _SCALARS):
+        return keep, data_type.fromInternal
+    # A list or a dict that a user keeps may change; bytes do not.
+    return lambda value: encode(keep(value)), lambda data: data_type.fromInternal(decode(data))
+
+
+def _keep_of(data_type: spark.DataType, is_key: bool) -> Callable[[Any], Any]:
+    """Return what brings a value to its type, with all that is in it, as Spark's ``toInternal`` has it.
+
+    Spark has verified the value, and lets pass what its JVM changes then: anything as a string, decimals of other
+    digits, and floats of 64 bits as those of 32.
+    """
+    if isinstance(data_type, _TEXTS):
+        return _text
     if isinstance(data_type, spark.DecimalType):
-        return _decimal_of(data_type.precision, data_type.scale), _same
-    if isinstance(data_type, (spark.StructType, spark.ArrayType, spark.MapType)):
-        # A list or a dict that a user keeps may change; bytes do not.
-        return (
-            lambda value: encode(data_type.toInternal(value)),
-            lambda data: data_type.fromInternal(decode(data)),
-        )
-    if data_type.needConversion():
-        return data_type.toInternal, data_type.fromInternal
-    return None
+        return _decimal_of(data_type.precision, data_type.scale)
+    if isinstance(data_type, _FLOATS):
+        round_it = _single if isinstance(data_type, spark.FloatType) else _same
+        return (lambda value: _one_of_equals(round_it(value))) if is_key else round_it
+    if isinstance(data_type, spark.ArrayType):
+        keep = _keep_part(data_type.elementType, is_key)
+        return lambda values: list(map(keep, values))
+    if isinstance(data_type, spark.MapType):
+        return _map_of(_keep_of(data_type.keyType, is_key), _keep_part(data_type.valueType, is_key))
+    if isinstance(data_type, spark.StructType):
+        return _struct_of(data_type.names, [_keep_part(field.dataType, is_key) for field in data_type.fields])
+    if isinstance(data_type, spark.UserDefinedType):
+        keep = _keep_part(data_type.sqlType(), is_key)
+        return lambda value: keep(_as_builtin(data_type.serialize(value)))
+    if isinstance(data_type, spark.VariantType):
+        return _variant_of(data_type)
+    return data_type.toInternal
+
+
+def _keep_part(data_type: spark.DataType, is_key: bool) -> Callable[[Any], Any]:
+    keep = _keep_of(data_type, is_key)
+    return lambda value: None if value is None else keep(value)
+
+
+def _map_of(keep_key: Callable[[Any], Any], keep_value: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    def kept(entries: dict[Any, Any]) -> dict[Any, Any]:
+        found = {keep_key(key): keep_value(value) for key, value in entries.items()}
+        if len(found) < len(entries):
+            raise ValueError(f"two keys of {entries!r} become one")
+        return found
+
+    return kept
+
+
+def _struct_of(names: list[str], keeps: list[Callable[[Any], Any]]) -> Callable[[Any], Any]:
+    def kept(value: Any) -> tuple[Any, ...]:
+        if not isinstance(value, (tuple, list)):  # fields by name
+            fields = value if isinstance(value, dict) else vars(value)
+            value = [fields.get(name) for name in names]
+        return tuple(keep(each) for keep, each in zip(keeps, value, strict=True))
+
+    return kept
+
+
+def _variant_of(data_type: spark.VariantType) -> Callable[[Any], Any]:
+    def kept(value: Any) -> Any:
+        if not isinstance(value, spark.VariantVal):
+            raise TypeError(f"{value!r} is no VariantVal")
+        return data_type.toInternal(value)
+
+    return kept
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r} is no string")
+    return value
 
 
 def _single(value: float) -> float:
     """Return the nearest float of 32 bits, which is what a field of that type holds."""
-    return struct.unpack("f", struct.pack("f", value))[0]
+    rounded = struct.unpack("f", struct.pack("f", value))[0]
+    if math.isinf(rounded) and not math.isinf(value):
+        raise ValueError(f"{value} does not fit into a float of 32 bits")
+    return rounded
+
+
+def _one_of_equals(value: float) -> float:
+    """Return the same float for both zeros, and for all NaN."""
+    return value + 0.0 if value == value else math.nan
 
 
 def _decimal_of(precision: int, scale: int) -> Callable[[Decimal], Decimal]:

@@ -1,9 +1,12 @@
 """The tables of a key group and its log, without Spark: against plain dicts, with any history, read at any point."""
 
+import array
 import copy
+import datetime
 import enum
 import math
 import random
+import struct
 from decimal import Decimal
 
 import pytest
@@ -12,6 +15,7 @@ pytest.importorskip("pyspark.sql").functions
 
 from hypothesis import given  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
+from pyspark.sql.types import Row, UserDefinedType  # noqa: E402
 
 from flinkbuf.errors import CorruptDataError  # noqa: E402
 from flinkbuf.spark.streams import key_group_state as state_module  # noqa: E402
@@ -361,17 +365,125 @@ def test_a_segment_never_has_a_pickle():
         write_segment(0, 1, state.take_changes())
 
 
-def values_of_type(kind):
+def values_of_type(kind, class_name="StateValues"):
+    from pyspark.sql import types
     from pyspark.sql.types import ArrayType, MapType, StringType, StructType
 
-    from flinkbuf.spark.streams.values import StateValues
+    from flinkbuf.spark.streams import values
 
+    text, price = StringType(), types.DecimalType(5, 2)
     nested = {
-        "array": ArrayType(StringType()),
-        "map": MapType(StringType(), StringType()),
+        "array": ArrayType(text),
+        "map": MapType(text, text),
         "struct": StructType().add("a", "string"),
+        "varchar": types.VarcharType(3),
+        "prices": ArrayType(price),
+        "price struct": StructType().add("a", price).add("b", ArrayType(StructType().add("c", price))),
+        "price map": MapType(price, price),
+        "floats": ArrayType(types.FloatType()),
+        "float map": MapType(types.FloatType(), text),
+        "doubles": ArrayType(types.DoubleType()),
+        "double struct": StructType().add("a", ArrayType(types.DoubleType())),
+        "dates": ArrayType(types.DateType()),
+        "times": MapType(types.TimestampNTZType(), types.DayTimeIntervalType()),
+        "point": Point(),
+        "points": ArrayType(Point()),
+        "variant": types.VariantType(),
     }
-    return StateValues(StructType().add("a", nested.get(kind, kind)), "the state 'it'")
+    return getattr(values, class_name)(StructType().add("a", nested.get(kind, kind)), "the state 'it'")
+
+
+class Place:
+    def __init__(self, x, y):
+        self.x, self.y = x, y
+        self.both = [x, y]
+
+    def __repr__(self):
+        return f"Place({self.x}, {self.y})"
+
+
+class Point(UserDefinedType):
+    """Gives one list twice, as it may."""
+
+    @classmethod
+    def sqlType(cls):
+        from pyspark.sql.types import ArrayType, DoubleType
+
+        return ArrayType(ArrayType(DoubleType()))
+
+    @classmethod
+    def module(cls):
+        return __name__
+
+    def serialize(self, obj):
+        return [obj.both, obj.both]
+
+    def deserialize(self, datum):
+        return Place(*datum[1])
+
+
+Place.__UDT__ = Point()
+PARTS = [  # of one type, what is given, and what comes back
+    ("prices", [Decimal("1.2"), None, Decimal("-0.005E3")], [Decimal("1.20"), None, Decimal("-5.00")]),
+    ("price struct", (Decimal(1), [{"c": Decimal("2.5")}]), Row(a=Decimal("1.00"), b=[Row(c=Decimal("2.50"))])),
+    ("price struct", {"b": None}, Row(a=None, b=None)),
+    ("price map", {Decimal("1.5"): Decimal(2)}, {Decimal("1.50"): Decimal("2.00")}),
+    ("floats", [0.1, None, math.inf], [0.10000000149011612, None, math.inf]),
+    ("doubles", array.array("d", [0.1]), [0.1]),
+    ("doubles", (0.1, None), [0.1, None]),
+    ("dates", [datetime.date(2020, 1, 2), None], [datetime.date(2020, 1, 2), None]),
+    ("times", {datetime.datetime(2020, 1, 2, 3): None}, {datetime.datetime(2020, 1, 2, 3): None}),
+    ("varchar", Text("abc"), "abc"),
+    ("point", Place(1.5, -0.0), Place(1.5, -0.0)),
+    ("points", [None, Place(1.5, 2.5)], [None, Place(1.5, 2.5)]),
+]
+
+
+@pytest.mark.parametrize(("kind", "value", "expected"), PARTS)
+def test_what_is_inside_of_a_value_is_brought_to_its_type(kind, value, expected):
+    values = values_of_type(kind)
+    kept = values.stored((value,))
+    hash(kept)
+    (found,) = values.given(kept)
+    assert repr(found) == repr(expected)  # equal decimals may have other digits
+    assert values.stored((found,)) == kept
+    assert read_segment(write_segment(0, 1, {"s": ("value: x", {("k",): kept, ("l",): kept}, [])}), "it")
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "told"),
+    [
+        ("array", [1], "1 is no string"),
+        ("map", {"a": 5}, "5 is no string"),
+        ("map", {5: "a"}, "5 is no string"),
+        ("struct", (b"a",), "b'a' is no string"),
+        ("struct", {"a": True}, "True is no string"),
+        ("varchar", 1, "1 is no string"),
+        ("prices", [Decimal("1.234")], r"1\.234 does not fit into decimal\(5,2\)"),
+        ("prices", [Decimal("NaN")], "NaN is no number"),
+        ("price struct", (None, [(Decimal(1000),)]), "1000 does not fit"),
+        ("price map", {Decimal("0.001"): None}, r"0\.001 does not fit"),
+        ("floats", [-1e300], "does not fit into a float of 32 bits"),
+        ("float", 1e300, "does not fit into a float of 32 bits"),
+        ("doubles", [1], "can not accept object 1"),
+        ("float map", {0.1: "a", 0.10000000149011612: "b"}, "two keys .* become one"),
+        ("variant", object(), "is no VariantVal"),
+    ],
+)
+def test_what_is_inside_of_a_value_and_does_not_fit_is_refused(kind, value, told):
+    with pytest.raises((TypeError, ValueError), match=f"the state 'it', field 'a'.*{told}"):
+        values_of_type(kind).stored((value,))
+
+
+@pytest.mark.parametrize("kind", ["floats", "doubles", "double struct"])
+def test_floats_inside_of_keys_are_equal_where_users_see_equal_ones(kind):
+    keys, others = values_of_type(kind, "StateKeys"), values_of_type(kind)
+    negative_nan = struct.unpack("d", struct.pack("Q", 0xFFF8000000000001))[0]
+    zeros, nans = [([each],) if kind == "double struct" else [each] for each in (0.0, -0.0)], []
+    nans += [([each],) if kind == "double struct" else [each] for each in (math.nan, negative_nan)]
+    for first, second in (zeros, nans):
+        assert keys.stored((first,)) == keys.stored((second,))
+    assert others.stored((zeros[0],)) != others.stored((zeros[1],))
 
 
 def test_a_state_that_was_deleted_is_refused():
