@@ -5,6 +5,7 @@ The client library has no requests for most of it, and answers from what it reme
 
 from __future__ import annotations
 
+import struct
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
@@ -33,7 +34,9 @@ from flinkbuf.streaming.sources.kafka_client import (
 
 _ONE_REQUEST_S = 10.0  # a broker that does not answer within it may not be the coordinator any more
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.005, 0.5
-_DESCRIBED_AT_ONCE = 20  # partitions; for each of them there may be some thousand producers in the answer
+_DESCRIBED_AT_ONCE = 4  # partitions; the answer has 37 bytes for each producer that wrote there within a day
+_LARGEST_DESCRIPTION = 64 << 20  # bytes: of 450,000 producers a partition
+_PRODUCER = struct.Struct(">qiiqiq")  # id, epoch, number, time, coordinator's epoch, where its transaction begins
 
 _OFFSET_FETCH, _FIND_COORDINATOR, _ADD_PARTITIONS, _ADD_OFFSETS, _END_TRANSACTION = 9, 10, 24, 25, 26
 _TXN_OFFSET_COMMIT, _DESCRIBE_PRODUCERS, _DESCRIBE_TRANSACTIONS = 28, 61, 65
@@ -287,7 +290,7 @@ class KafkaCoordinators:
             body += compact_text(topic) + compact_count(len(partitions)) + b"".join(map(int32, partitions)) + b"\0"
         version = _VERSIONS[_DESCRIBE_PRODUCERS]
         connection = self._connection(leader, deadline)
-        answer = connection.ask(_DESCRIBE_PRODUCERS, version, body + b"\0", deadline, is_compact=True)
+        answer = connection.ask(_DESCRIBE_PRODUCERS, version, body + b"\0", deadline, True, _LARGEST_DESCRIPTION)
         _pass_throttle(answer)
         found = []
         for _ in range(answer.compact_count()):
@@ -297,9 +300,8 @@ class KafkaCoordinators:
                 if code != client_library().KafkaError.TOPIC_AUTHORIZATION_FAILED:
                     _refuse(code, f"which producers write to partition {place.partition} of {topic!r}")
                 for _ in range(answer.compact_count()):
-                    each = answer.int64()
-                    answer.int32(), answer.int32(), answer.int64(), answer.int32()  # epoch, number, time, coordinator's
-                    if answer.int64() >= 0 and each == producer_id:  # where its transaction begins
+                    each, _, _, _, _, begin = _PRODUCER.unpack(answer.take(_PRODUCER.size))
+                    if begin >= 0 and each == producer_id:
                         found.append(place)
                     answer.skip_tags()
                 answer.skip_tags()
@@ -362,7 +364,8 @@ class KafkaCoordinators:
         """Return a connection to one of the brokers; raises the error of the last if there is none."""
         failure: OSError = ConnectionError("no broker of Kafka is named")
         for connection in self._connections.values():
-            return connection
+            if not connection.is_closed:
+                return connection
         for _ in range(len(self._servers)):
             try:
                 return self._connection(self._servers[0], deadline)
@@ -372,9 +375,10 @@ class KafkaCoordinators:
         raise failure
 
     def _connection(self, address: tuple[str, int], deadline: float) -> KafkaConnection:
-        if address not in self._connections:
-            self._connections[address] = KafkaConnection(address, self._access, deadline)
-        return self._connections[address]
+        connection = self._connections.get(address)
+        if connection is None or connection.is_closed:
+            connection = self._connections[address] = KafkaConnection(address, self._access, deadline)
+        return connection
 
     def _until_answered(self, question: Callable[[float], Result]) -> Result:
         """Ask again while brokers are away, or hand over to each other."""

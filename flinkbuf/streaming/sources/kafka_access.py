@@ -22,7 +22,7 @@ from dataclasses import dataclass
 
 from flinkbuf.streaming.sources.kafka_client import kafka_error
 
-_LARGEST_ANSWER = 1 << 20  # bytes; those of the requests here have a few hundred
+_LARGEST_ANSWER = 1 << 20  # bytes, unless more is said; most requests here are answered in a few hundred
 _CONNECT_TIMEOUT_S = 5.0
 _TLS_ALERT, _TLS_HANDSHAKE = 0x15, 0x16  # the first byte of what a broker that speaks TLS answers
 _MOST_ITERATIONS = 1_000_000  # of a hash of SCRAM; Kafka's own servers say 4,096 to 16,384
@@ -324,8 +324,31 @@ class KafkaConnection:
             hint = f"does it speak TLS, as security.protocol={self._access.protocol} says?"
             raise kafka_error("_SSL", f"{self} cannot be spoken to by TLS ({error}): {hint}") from error
 
-    def ask(self, api: int, version: int, body: bytes, deadline: float, is_compact: bool = False) -> BrokerAnswer:
-        """Send a request and return the answer to it, behind its header."""
+    @property
+    def is_closed(self) -> bool:
+        """Return whether nothing can be asked any more."""
+        return self._socket.fileno() < 0
+
+    def ask(
+        self,
+        api: int,
+        version: int,
+        body: bytes,
+        deadline: float,
+        is_compact: bool = False,
+        most: int = _LARGEST_ANSWER,
+    ) -> BrokerAnswer:
+        """Send a request and return the answer to it, of `most` bytes, behind its header.
+
+        A connection whose answer was not read whole is closed: what is left of it would answer the next request.
+        """
+        try:
+            return self._ask(api, version, body, deadline, is_compact, most)
+        except BaseException:
+            self.close()
+            raise
+
+    def _ask(self, api: int, version: int, body: bytes, deadline: float, is_compact: bool, most: int) -> BrokerAnswer:
         self._number += 1
         client_id = text(self._access.client_id)
         header = int16(api) + int16(version) + int32(self._number) + client_id + (b"\0" if is_compact else b"")
@@ -337,11 +360,12 @@ class KafkaConnection:
             raise BrokerClosedError(f"{self} has closed the connection") from error
         size_bytes = self._receive(4, deadline)
         size = int.from_bytes(size_bytes, "big")
-        if not 4 <= size <= _LARGEST_ANSWER:
+        if not 4 <= size <= most:
             if size_bytes[0] in (_TLS_ALERT, _TLS_HANDSHAKE):
                 hint = f"it speaks TLS, and security.protocol is {self._access.protocol}"
                 raise kafka_error("_SSL", f"{self} did not answer as one of Kafka does: {hint}")
-            raise kafka_error("_BAD_MSG", f"{self} announced an answer of {size} bytes: is it one of Kafka?")
+            reason = f"{self} announced an answer of {size} bytes, where {most} are the most: is it one of Kafka?"
+            raise kafka_error("_BAD_MSG", reason)
         answer = BrokerAnswer(self._receive(size, deadline))
         number = answer.int32()
         if number != self._number:

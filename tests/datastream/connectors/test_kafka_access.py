@@ -28,6 +28,7 @@ from flinkbuf.streaming.sources.kafka_access import (  # noqa: E402
     BrokerAnswer,
     KafkaAccess,
     KafkaConnection,
+    compact_count,
     compact_text,
     int16,
     int32,
@@ -62,7 +63,7 @@ class Broker:
                 connection = self._listener.accept()[0]
             except OSError:
                 return
-            with connection:
+            with connection, contextlib.suppress(ConnectionError):
                 self._talk(connection)
 
     def _talk(self, connection):
@@ -361,6 +362,14 @@ def test_what_is_no_broker_of_kafka_is_told_at_once(raw, words):
         thread.join(10)
 
 
+def test_a_connection_whose_answer_was_left_unread_is_not_used_again(broker, coordinators):
+    answers = [bytes(1 << 20), ALL_KNOWN]
+    asked = coordinators(broker(lambda api, body: answers.pop(0)).access(), 10)
+    with pytest.raises(library.KafkaException, match="announced an answer of 1048580 bytes"):
+        asked.are_understood()
+    assert asked.are_understood()
+
+
 def test_older_brokers_and_other_logins_are_left_to_the_client_library(broker):
     old = int16(0) + int32(len(REQUESTS) - 1) + KNOWN[:-6]
     # The client library, too, asks what the broker knows, and does not survive whatever it answers: then it is away.
@@ -376,8 +385,8 @@ def test_older_brokers_and_other_logins_are_left_to_the_client_library(broker):
 class LostMarkers:
     """A broker whose coordinator takes a transaction for ended, of which a group and partitions have not heard."""
 
-    def __init__(self, name, is_unstable=True, open_at=(), refuses=0):
-        self.name, self.epoch = name, 3
+    def __init__(self, name, is_unstable=True, open_at=(), refuses=0, others=1):
+        self.name, self.epoch, self.others = name, 3, others
         self.is_unstable, self.open_at, self.refuses = is_unstable, set(open_at), refuses
         self.sent = []  # add a group, add partitions, end
         self.box = []
@@ -422,7 +431,7 @@ class LostMarkers:
             others = int64(5) + int32(0) + int32(0) + int64(0) + int32(0) + int64(17) + b"\0"
             begins = 30 if number in self.open_at else -1
             ours = int64(4_000) + int32(2) + int32(0) + int64(0) + int32(0) + int64(begins) + b"\0"
-            some = b"\x03" + others + ours if not self.refuses else b"\x01"
+            some = compact_count(self.others + 1) + self.others * others + ours if not self.refuses else b"\x01"
             answer += int32(number) + int16(self.refuses) + b"\0" + some + b"\0"
         return b"\0" + int32(0) + b"\x02" + compact_text("t") + b"\x03" + answer + b"\0\0"
 
@@ -458,6 +467,14 @@ def test_records_whose_marker_was_lost_are_settled_as_their_transaction_ended(br
     owner = text("id") + int64(4_000) + int16(lost.epoch)
     places = int32(1) + text("t") + int32(1) + int32(1)
     assert lost.sent == [(24, owner + places), (25, owner + text("id")), (26, is_committed)]
+
+
+def test_a_partition_may_have_many_other_producers(broker, coordinators):
+    lost = LostMarkers("CompleteCommit", is_unstable=False, open_at=[1], others=30_000)
+    assert len(lost.producers()) > 2 << 20
+    marks = begun(lost, broker, coordinators)
+    marks.settle_topic("t")
+    assert lost.sent[-1] == (26, True)
 
 
 def test_a_transaction_that_all_have_heard_of_is_left_alone(broker, coordinators):
