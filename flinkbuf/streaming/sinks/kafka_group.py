@@ -31,9 +31,10 @@ one before it is settled everywhere:
 * Behind each commit the same is asked before the commit is told to anybody. A process that dies in between finds
   ``CompleteCommit`` when it begins again.
 * If it is not known how the transaction ended, nothing is settled, and the job fails with what an operator can do. That
-  takes a process that dies in the few milliseconds between its producer's beginning and the settling, behind a broker
-  that has lost a marker. A process that lives on remembers it. One that dies within the settling itself, between its
-  two requests, leaves a transaction that is aborted.
+  takes a process that dies between its producer's beginning and the settling, behind a broker that has lost a marker:
+  milliseconds where all partitions have a leader, and otherwise as long as one of them has none, since a marker cannot
+  be sent there. A process that lives on remembers it, through all attempts of a job (``kafka_endings``). One that dies
+  within the settling itself, between its two requests, leaves a transaction that is aborted.
 """
 
 from __future__ import annotations
@@ -41,8 +42,7 @@ from __future__ import annotations
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, MutableMapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from flinkbuf.errors import FlinkbufError
@@ -53,6 +53,7 @@ from flinkbuf.streaming.sinks.kafka_coordinators import (
     TransactionState,
     UnstableOffsetError,
 )
+from flinkbuf.streaming.sinks.kafka_endings import KnownEnding, KnownEndings, endings_at
 from flinkbuf.streaming.sources.kafka_access import KafkaAccess
 from flinkbuf.streaming.sources.kafka_client import (
     REQUEST_TIMEOUT_S,
@@ -70,19 +71,6 @@ _MARK_TIMEOUT_S = REQUEST_TIMEOUT_S
 _GRACE_S = 2.0  # in which the client library may say by itself that time is over
 _PAUSE_S = 0.05
 _OFFSETS_TOPIC = "__consumer_offsets"
-
-
-@dataclass(frozen=True)
-class KnownEnding:
-    """How the last transaction of a transactional id ended, as far as this process knows."""
-
-    producer_id: int
-    epoch: int  # of the producer that knows it
-    was_committed: bool
-    is_being_settled: bool = False  # by a transaction that ends in the same way
-
-
-Endings = MutableMapping[str, KnownEnding]  # by transactional id; one outlives the producers that a process begins
 
 
 class KafkaMarks(ABC):
@@ -116,16 +104,14 @@ class KafkaMarks(ABC):
         """Free what was opened."""
 
 
-def marks_of(
-    properties: Mapping[str, object], transactional_id: str, producer: Producer, endings: Endings
-) -> KafkaMarks:
+def marks_of(properties: Mapping[str, object], transactional_id: str, producer: Producer) -> KafkaMarks:
     """Return the marks of a transactional id which `producer` is about to begin as."""
     access = KafkaAccess.of(properties)
     if access is not None:
         coordinators = KafkaCoordinators(access)
         try:
             if coordinators.are_understood():
-                return CoordinatedMarks(coordinators, transactional_id, endings)
+                return CoordinatedMarks(coordinators, transactional_id, endings_at(access.servers))
         except BaseException:
             coordinators.close()
             raise
@@ -140,7 +126,7 @@ class CoordinatedMarks(KafkaMarks):
     if it can write into a transaction later: another producer that had begun in between would have shut it out.
     """
 
-    def __init__(self, coordinators: KafkaCoordinators, transactional_id: str, endings: Endings) -> None:
+    def __init__(self, coordinators: KafkaCoordinators, transactional_id: str, endings: KnownEndings) -> None:
         self._coordinators = coordinators
         self._name = transactional_id
         self._endings = endings
@@ -166,9 +152,10 @@ class CoordinatedMarks(KafkaMarks):
     def _remember(self, is_being_settled: bool = False) -> None:
         _, producer_id, epoch = self._owner
         if self._was_committed is None:
-            self._endings.pop(self._name, None)
+            self._endings.forget(self._owner)
         else:
-            self._endings[self._name] = KnownEnding(producer_id, epoch, self._was_committed, is_being_settled)
+            ending = KnownEnding(producer_id, epoch, self._was_committed, is_being_settled)
+            self._endings.note(self._name, ending)
 
     def read(self, place: KafkaTopicPartition) -> str:
         """Return the text that was committed last; one in a transaction that has yet to end is waited for."""
@@ -248,6 +235,7 @@ class CoordinatedMarks(KafkaMarks):
         self._coordinators.wait_until_over(self._owner)
         self.read(place)
         self._settle_places(self._places)
+        self._endings.forget(self._owner)  # the coordinator knows it, until the next producer begins, which asks
 
     def close(self) -> None:
         """Close connections."""

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from flinkbuf.errors import FlinkbufError
 from flinkbuf.log import logger
-from flinkbuf.streaming.sinks.kafka_group import Endings, marks_of
+from flinkbuf.streaming.sinks.kafka_group import marks_of
 from flinkbuf.streaming.sinks.kafka_marks import CommittedNumbers
 from flinkbuf.streaming.sinks.sink import CommitRequest, Committer, Sink, SinkContext, SinkWriter, WriterContext
 from flinkbuf.streaming.sources.kafka_access import check_access
@@ -172,7 +172,6 @@ class KafkaCommitter(Committer):
     def __init__(self, properties: Mapping[str, object]) -> None:
         self._properties = properties
         self._sessions: dict[str, _Session] = {}  # by transactional id
-        self._endings: Endings = {}  # of the last transactions, for the sessions that come
 
     def commit(self, requests: Sequence[CommitRequest]) -> None:
         """Commit each in order, and none of an id behind one that is to be tried again."""
@@ -188,7 +187,7 @@ class KafkaCommitter(Committer):
         for number, request in enumerate(requests):
             try:
                 if transactional_id not in self._sessions:
-                    self._sessions[transactional_id] = _Session(self._properties, transactional_id, self._endings)
+                    self._sessions[transactional_id] = _Session(self._properties, transactional_id)
                 if not self._sessions[transactional_id].commit(request.committable):
                     request.signal_already_committed()
             except library.KafkaException as error:
@@ -216,9 +215,9 @@ class KafkaCommitter(Committer):
 class _Session:
     """The time in which a transactional id is this process's: from its beginning until another one begins as it."""
 
-    def __init__(self, properties: Mapping[str, object], transactional_id: str, endings: Endings) -> None:
+    def __init__(self, properties: Mapping[str, object], transactional_id: str) -> None:
         self._producer = make_producer({**properties, "transactional.id": transactional_id})
-        self._marks = marks_of(properties, transactional_id, self._producer, endings)  # asks what was before
+        self._marks = marks_of(properties, transactional_id, self._producer)  # asks what was before
         try:
             self._producer.init_transactions(REQUEST_TIMEOUT_S)  # shuts out who was it, and aborts what that had begun
             self._marks.begin()

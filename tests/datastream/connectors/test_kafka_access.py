@@ -13,14 +13,11 @@ from hypothesis import strategies as st
 library = pytest.importorskip("confluent_kafka", reason="confluent-kafka is not installed")
 
 from flinkbuf.errors import FlinkbufError  # noqa: E402
+from flinkbuf.streaming.sinks import kafka_endings, kafka_sink  # noqa: E402
 from flinkbuf.streaming.sinks.kafka_coordinators import KafkaCoordinators, TransactionState  # noqa: E402
-from flinkbuf.streaming.sinks.kafka_group import (  # noqa: E402
-    CoordinatedMarks,
-    KnownEnding,
-    LibraryMarks,
-    marks_of,
-    was_committed,
-)
+from flinkbuf.streaming.sinks.kafka_endings import KnownEnding, KnownEndings  # noqa: E402
+from flinkbuf.streaming.sinks.kafka_group import CoordinatedMarks, LibraryMarks, marks_of, was_committed  # noqa: E402
+from flinkbuf.streaming.sinks.sink import CommitRequest, CommitState  # noqa: E402
 from flinkbuf.streaming.sources.kafka_access import (  # noqa: E402
     API_VERSIONS,
     SASL_AUTHENTICATE,
@@ -278,7 +275,7 @@ def working(box, errors=()):
 def test_a_mark_is_read_and_written_as_the_producer_of_the_transactional_id(broker):
     box = []
     box.append(broker(working(box)))
-    marks = marks_of({"bootstrap.servers": f"127.0.0.1:{box[0].address[1]}"}, "id", None, {})
+    marks = marks_of({"bootstrap.servers": f"127.0.0.1:{box[0].address[1]}"}, "id", None)
     assert isinstance(marks, CoordinatedMarks)
     marks.begin()
     assert marks.read(PLACE) == "said"
@@ -295,7 +292,7 @@ def test_a_mark_is_read_and_written_as_the_producer_of_the_transactional_id(brok
 def test_a_coordinator_that_is_away_or_another_one_is_asked_again(broker, api, coordinators):
     box = []
     box.append(broker(working(box, {api: [16, None, 15, 14, None, 51, 7]})))
-    marks = CoordinatedMarks(coordinators(box[0].access(), 10), "id", {})
+    marks = CoordinatedMarks(coordinators(box[0].access(), 10), "id", KnownEndings())
     marks.begin()
     marks.write(PLACE, 5, "new")
     assert marks.read(PLACE) == "said"
@@ -308,7 +305,7 @@ def test_what_a_broker_refuses_is_told_with_its_code(broker, api, code, coordina
     box = []
     box.append(broker(working(box, {api: [code]})))
     with pytest.raises(library.KafkaException) as told:
-        marks = CoordinatedMarks(coordinators(box[0].access(), 10), "id", {})
+        marks = CoordinatedMarks(coordinators(box[0].access(), 10), "id", KnownEndings())
         marks.begin()
         marks.write(PLACE, 5, "new")
         marks.read(PLACE)
@@ -374,7 +371,7 @@ def test_older_brokers_and_other_logins_are_left_to_the_client_library(broker):
     old = int16(0) + int32(len(REQUESTS) - 1) + KNOWN[:-6]
     # The client library, too, asks what the broker knows, and does not survive whatever it answers: then it is away.
     server = broker(lambda api, body: old if len(server.requests) == 1 else None)
-    marks = marks_of({"bootstrap.servers": f"127.0.0.1:{server.address[1]}"}, "id", None, {})
+    marks = marks_of({"bootstrap.servers": f"127.0.0.1:{server.address[1]}"}, "id", None)
     assert isinstance(marks, LibraryMarks)
     marks.close()
 
@@ -441,7 +438,7 @@ class LostMarkers:
 
 
 def begun(lost, broker, coordinators, endings=None, timeout_s=10):
-    marks = CoordinatedMarks(coordinators(lost.access(broker), timeout_s), "id", {} if endings is None else endings)
+    marks = CoordinatedMarks(coordinators(lost.access(broker), timeout_s), "id", endings or KnownEndings())
     lost.begin()
     marks.begin()
     return marks
@@ -506,9 +503,9 @@ def test_what_is_not_known_is_not_settled_and_told_with_what_can_be_done(broker,
 
 
 def test_what_a_session_has_known_the_next_one_knows(broker, coordinators):
-    lost, endings = LostMarkers("CompleteCommit"), {}
+    lost, endings = LostMarkers("CompleteCommit"), KnownEndings()
     begun(lost, broker, coordinators, endings).close()  # before it has settled anything
-    assert endings == {"id": KnownEnding(4_000, 4, True)}
+    assert endings.get("id") == KnownEnding(4_000, 4, True)
     assert lost.name == "Empty"
     marks = CoordinatedMarks(coordinators(lost.box[0].access()), "id", endings)
     lost.begin()
@@ -517,18 +514,64 @@ def test_what_a_session_has_known_the_next_one_knows(broker, coordinators):
     assert lost.sent[-1] == (26, True)
 
 
+class Beginning:
+    """A producer that only begins."""
+
+    def __init__(self, lost):
+        self.init_transactions = lambda timeout: lost.begin()
+
+    def purge(self):
+        """Do nothing: it has no records."""
+
+
+def test_what_an_attempt_of_a_job_has_known_the_next_one_in_the_process_knows(broker, monkeypatch):
+    lost = LostMarkers("CompleteCommit", is_unstable=False, open_at=[0])
+    properties = {"bootstrap.servers": f"127.0.0.1:{lost.access(broker).servers[0][1]}"}
+    monkeypatch.setattr(kafka_sink, "make_producer", lambda given: Beginning(lost))
+    lost.refuses = library.KafkaError.CLUSTER_AUTHORIZATION_FAILED
+    transaction = kafka_sink.KafkaTransaction("id", "said", (("t", None, b"a", None),))
+    with contextlib.closing(kafka_sink.KafkaCommitter(properties)) as committer:
+        with pytest.raises(FlinkbufError, match="cannot be committed: .*which producers write to partition 0 of 't'"):
+            committer.commit([CommitRequest(transaction)])
+    assert lost.name == "Empty" and lost.sent == []
+    lost.refuses = 0
+    with contextlib.closing(kafka_sink.KafkaCommitter(properties)) as committer:
+        request = CommitRequest(transaction)
+        committer.commit([request])
+    assert request.state is CommitState.COMMITTED
+    assert lost.sent[-1] == (26, True)
+
+
+def test_endings_are_known_of_so_many_ids_and_by_brokers(monkeypatch):
+    monkeypatch.setattr(kafka_endings, "_MOST_KNOWN", 2)
+    endings = KnownEndings()
+    for name in ("a", "b", "a", "c"):
+        endings.note(name, KnownEnding(1, 0, True))
+    assert [endings.get(name) is None for name in ("a", "b", "c")] == [False, True, False]
+    endings.forget(("a", 2, 9))  # of another producer
+    endings.forget(("c", 1, 0))
+    assert [endings.get(name) is None for name in ("a", "c")] == [False, True]
+    servers = (("none.example", 1), ("none.example", 2))
+    assert kafka_endings.endings_at(servers) is kafka_endings.endings_at(servers[::-1])
+    assert kafka_endings.endings_at(servers) is not kafka_endings.endings_at(servers[:1])
+
+
 def test_a_settling_that_was_not_finished_is_ended_in_the_same_way(broker, coordinators):
     lost = LostMarkers("Ongoing")
-    begun(lost, broker, coordinators, {"id": KnownEnding(4_000, 3, True, is_being_settled=True)})
+    endings = KnownEndings()
+    endings.note("id", KnownEnding(4_000, 3, True, is_being_settled=True))
+    begun(lost, broker, coordinators, endings)
     assert lost.sent == [(26, True)]
 
 
 def test_a_commit_is_told_when_all_have_heard_of_it(broker, coordinators):
     lost = LostMarkers("CompleteAbort", is_unstable=False)
-    marks = begun(lost, broker, coordinators)
+    endings = KnownEndings()
+    marks = begun(lost, broker, coordinators, endings)
     lost.name, lost.is_unstable = "CompleteCommit", True  # as the client library has had it committed
     marks.confirm(PLACE)
     assert lost.sent[-1] == (26, True)
+    assert endings.get("id") is None  # all know it
     lost.epoch += 1
     with pytest.raises(library.KafkaException, match="another producer has begun as 'id'"):
         marks.confirm(PLACE)

@@ -31,7 +31,7 @@ class ModelBroker:
     def producer(self, properties):
         return ModelProducer(self, properties["transactional.id"])
 
-    def marks_of(self, properties, transactional_id, producer, endings):
+    def marks_of(self, properties, transactional_id, producer):
         return ModelMarks(self, transactional_id, producer)
 
 
