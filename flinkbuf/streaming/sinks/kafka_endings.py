@@ -20,6 +20,7 @@ class KnownEnding:
     epoch: int  # of the producer that knows it
     was_committed: bool
     is_being_settled: bool = False  # by a transaction that ends in the same way
+    settled: frozenset[str] = frozenset()  # topics in which nothing waits for the end of this one or one before
 
 
 class KnownEndings:

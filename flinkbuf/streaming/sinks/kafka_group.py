@@ -28,6 +28,10 @@ one before it is settled everywhere:
 * The beginning shuts all other producers out. If the coordinator says then that nothing is open, and the offset of the
   group is unstable or a partition has an open transaction of this producer, then its marker was lost: a transaction of
   nothing but these partitions is begun and ended as the lost one had ended, which sends the marker once more.
+* A partition without a leader cannot say whether something waits there, and only the client library knows which records
+  would go there: it writes them as soon as there is a leader, behind what waits. So the next transaction of a topic
+  waits until all its partitions have one, unless this process has seen that nothing waits there, and has confirmed each
+  transaction since then; or there has been none, as the producer is the first of its id.
 * Behind each commit the same is asked before the commit is told to anybody. A process that dies in between finds
   ``CompleteCommit`` when it begins again.
 * If it is not known how the transaction ended, nothing is settled, and the job fails with what an operator can do. That
@@ -92,6 +96,10 @@ class KafkaMarks(ABC):
         """See to it that nothing waits in a topic for the end of a transaction from before."""
 
     @abstractmethod
+    def begin_transaction(self) -> None:
+        """Note that a transaction begins, which may leave something behind."""
+
+    @abstractmethod
     def write(self, place: KafkaTopicPartition, offset: int, said: str) -> None:
         """Have a mark committed with the transaction that is open, whose records the brokers have."""
 
@@ -133,6 +141,8 @@ class CoordinatedMarks(KafkaMarks):
         self._owner: ProducerOwner = (transactional_id, -1, -1)
         self._places: tuple[KafkaTopicPartition, ...] = ()  # of the transaction that is open
         self._was_committed: bool | None = None  # the last transaction that has ended; None: it is not known
+        self._is_first = False  # this producer; there is no transaction from before
+        self._settled: frozenset[str] = frozenset()  # topics in which nothing waits for an older transaction
         self._before = coordinators.transaction_of(transactional_id)
         known = endings.get(transactional_id)
         if known is not None and known.is_being_settled and _is_open_as(self._before, known):
@@ -146,15 +156,19 @@ class CoordinatedMarks(KafkaMarks):
         if state is None:
             raise kafka_error("INVALID_PRODUCER_ID_MAPPING", f"the brokers have forgotten who {self._name!r} is")
         self._owner = (self._name, state.producer_id, state.epoch)
-        self._was_committed = was_committed(self._before, state, self._endings.get(self._name))
-        self._remember()
+        self._is_first = state.epoch == 0
+        known = self._endings.get(self._name)
+        self._was_committed = was_committed(self._before, state, known)
+        if known is not None and self._was_committed is not None and _has_ended_as(self._before, known):
+            self._settled = known.settled
+        self._remember(self._settled)
 
-    def _remember(self, is_being_settled: bool = False) -> None:
+    def _remember(self, settled: frozenset[str] = frozenset(), is_being_settled: bool = False) -> None:
         _, producer_id, epoch = self._owner
         if self._was_committed is None:
             self._endings.forget(self._owner)
         else:
-            ending = KnownEnding(producer_id, epoch, self._was_committed, is_being_settled)
+            ending = KnownEnding(producer_id, epoch, self._was_committed, is_being_settled, settled)
             self._endings.note(self._name, ending)
 
     def read(self, place: KafkaTopicPartition) -> str:
@@ -169,8 +183,12 @@ class CoordinatedMarks(KafkaMarks):
             time.sleep(_PAUSE_S)
 
     def settle_topic(self, topic: str) -> None:
-        """End what waits in a topic's partitions for a marker that will not come."""
-        self._settle_places(self._coordinators.partitions_of(topic))
+        """End what waits in a topic's partitions for a marker that will not come, where it is not known already."""
+        if topic not in self._settled:
+            if not self._is_first:
+                self._settle_places(self._coordinators.partitions_of(topic))
+            self._settled |= {topic}
+            self._remember(self._settled)
 
     def _settle_places(self, places: Sequence[KafkaTopicPartition]) -> None:
         deadline = time.monotonic() + self._coordinators.timeout_s
@@ -218,6 +236,10 @@ class CoordinatedMarks(KafkaMarks):
             f"--start-offset <offset>', and let the job go on from its checkpoint; {otherwise}"
         )
 
+    def begin_transaction(self) -> None:
+        """Have the next producer ask all partitions, unless this transaction is confirmed before."""
+        self._remember()
+
     def write(self, place: KafkaTopicPartition, offset: int, said: str) -> None:
         """Add the group to the transaction, and the mark to the group."""
         self._was_committed = None
@@ -235,7 +257,7 @@ class CoordinatedMarks(KafkaMarks):
         self._coordinators.wait_until_over(self._owner)
         self.read(place)
         self._settle_places(self._places)
-        self._endings.forget(self._owner)  # the coordinator knows it, until the next producer begins, which asks
+        self._remember(self._settled)
 
     def close(self) -> None:
         """Close connections."""
@@ -280,6 +302,10 @@ def was_committed(before: TransactionState | None, begun: TransactionState, know
     }.get(before.name)
 
 
+def _has_ended_as(state: TransactionState | None, known: KnownEnding) -> bool:
+    return state is not None and state.is_over and (state.producer_id, state.epoch) == (known.producer_id, known.epoch)
+
+
 def _is_open_as(state: TransactionState | None, known: KnownEnding) -> bool:
     return state is not None and (state.name, state.producer_id, state.epoch) == (
         "Ongoing",
@@ -305,6 +331,9 @@ class LibraryMarks(KafkaMarks):
 
     def settle_topic(self, topic: str) -> None:
         """Do nothing: the client library does not know whether something waits there."""
+
+    def begin_transaction(self) -> None:
+        """Do nothing, for the same reason."""
 
     def write(self, place: KafkaTopicPartition, offset: int, said: str) -> None:
         """Give the library an offset for the transaction."""

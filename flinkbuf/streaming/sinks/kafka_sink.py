@@ -228,7 +228,6 @@ class _Session:
         given_ms = properties.get("transaction.timeout.ms", _DEFAULT_TRANSACTION_TIMEOUT_MS)
         self._timeout_s = int(str(given_ms)) / 1_000
         self._topics: set[str] = set()  # that are known to be there
-        self._settled: set[str] = set()  # topics in which nothing waits for the end of an older transaction
         self._committed: dict[KafkaTopicPartition, CommittedNumbers] = {}  # by where their mark is
         self._is_open = False  # a transaction was begun
         self._is_waiting = False  # for a mark to be taken
@@ -237,9 +236,8 @@ class _Session:
         """Write and commit a transaction; False: that was done before."""
         committed = self._committed_at(transaction.marker)
         topics = {record[0] for record in transaction.records}
-        for topic in topics - self._settled:  # of one that was committed, too: its records may wait to be seen
+        for topic in topics:  # of one that was committed, too: its records may wait to be seen
             self._marks.settle_topic(topic)
-            self._settled.add(topic)
         if transaction.unique in committed:
             return False
         for topic in topics - self._topics:
@@ -250,6 +248,7 @@ class _Session:
             if error is not None:
                 errors.append(error)
 
+        self._marks.begin_transaction()
         self._producer.begin_transaction()
         self._is_open = True
         for record in transaction.records:

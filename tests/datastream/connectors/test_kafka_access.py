@@ -384,6 +384,7 @@ class LostMarkers:
 
     def __init__(self, name, is_unstable=True, open_at=(), refuses=0, others=1):
         self.name, self.epoch, self.others = name, 3, others
+        self.away = set()  # partitions without a leader
         self.is_unstable, self.open_at, self.refuses = is_unstable, set(open_at), refuses
         self.sent = []  # add a group, add partitions, end
         self.box = []
@@ -418,7 +419,9 @@ class LostMarkers:
     def metadata(self):
         port = self.box[0].address[1]
         broker = int32(1) + int32(7) + text("127.0.0.1") + int32(port) + int16(-1)
-        partitions = [int16(0) + int32(number) + int32(7) + 2 * (int32(1) + int32(7)) for number in (0, 1)]
+        leaders = [-1 if number in self.away else 7 for number in (0, 1)]
+        replicas = 2 * (int32(1) + int32(7))
+        partitions = [int16(0) + int32(number) + int32(leader) + replicas for number, leader in enumerate(leaders)]
         topic = int32(1) + int16(0) + text("t") + b"\0" + int32(2) + b"".join(partitions)
         return int32(0) + broker + int16(-1) + int32(7) + topic
 
@@ -514,6 +517,64 @@ def test_what_a_session_has_known_the_next_one_knows(broker, coordinators):
     assert lost.sent[-1] == (26, True)
 
 
+def commit_in(lost, marks):
+    """A transaction, whose records are the client library's, is committed into partition 0, and confirmed."""
+    marks.begin_transaction()
+    lost.name = "CompleteCommit"
+    marks._was_committed, marks._places = None, (PLACE,)
+    marks.confirm(PLACE)
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_partition_without_a_leader_does_not_stop_records_of_others_if_nothing_can_wait_there(
+    broker, coordinators, times
+):
+    lost, endings = LostMarkers("CompleteCommit", is_unstable=False), KnownEndings()
+    marks = begun(lost, broker, coordinators, endings)
+    marks.settle_topic("t")
+    commit_in(lost, marks)
+    lost.away = {1}
+    for _ in range(times):  # also behind a session that has committed nothing
+        marks.close()
+        marks = CoordinatedMarks(coordinators(lost.box[0].access(), 0.3), "id", endings)
+        lost.begin()
+        marks.begin()
+        marks.settle_topic("t")
+    commit_in(lost, marks)
+    assert lost.sent == []
+
+
+@pytest.mark.parametrize("name", ["CompleteCommit", "CompleteAbort"])
+def test_a_partition_without_a_leader_is_waited_for_if_a_transaction_was_not_followed_up(broker, coordinators, name):
+    """Its records, too, would be ended by the next one, which may end in another way."""
+    lost, endings = LostMarkers("CompleteCommit", is_unstable=False), KnownEndings()
+    marks = begun(lost, broker, coordinators, endings)
+    marks.settle_topic("t")
+    marks.begin_transaction()
+    lost.name, lost.away, lost.open_at = name, {1}, {1}  # it ended, and the marker for this partition is lost
+    for _ in range(2):
+        marks.close()
+        marks = CoordinatedMarks(coordinators(lost.box[0].access(), 0.3), "id", endings)
+        lost.begin()
+        marks.begin()
+        with pytest.raises(library.KafkaException, match="partition 1 of 't' has no leader"):
+            marks.settle_topic("t")
+    assert lost.sent == []
+    lost.away = set()
+    marks.settle_topic("t")
+    assert lost.sent[-1] == (26, name == "CompleteCommit")
+
+
+def test_the_first_producer_of_an_id_has_nothing_to_settle(broker, coordinators):
+    lost, endings = LostMarkers("Empty", is_unstable=False), KnownEndings()
+    lost.epoch, lost.away = -1, {1}
+    marks = begun(lost, broker, coordinators, endings, timeout_s=0.3)
+    marks.settle_topic("t")
+    commit_in(lost, marks)
+    assert endings.get("id") == KnownEnding(4_000, 0, True, settled=frozenset("t"))
+    assert lost.sent == []
+
+
 class Beginning:
     """A producer that only begins."""
 
@@ -571,7 +632,7 @@ def test_a_commit_is_told_when_all_have_heard_of_it(broker, coordinators):
     lost.name, lost.is_unstable = "CompleteCommit", True  # as the client library has had it committed
     marks.confirm(PLACE)
     assert lost.sent[-1] == (26, True)
-    assert endings.get("id") is None  # all know it
+    assert endings.get("id") == KnownEnding(4_000, lost.epoch, True)
     lost.epoch += 1
     with pytest.raises(library.KafkaException, match="another producer has begun as 'id'"):
         marks.confirm(PLACE)

@@ -87,6 +87,7 @@ class ModelMarks:
 
     def __init__(self, broker, name, producer):
         self.broker, self.name, self.producer = broker, name, producer
+        self.is_begun = False
 
     def begin(self):
         assert self.broker.epochs[self.name] is self.producer
@@ -94,8 +95,12 @@ class ModelMarks:
     def settle_topic(self, topic):
         self.producer._check()
 
+    def begin_transaction(self):
+        self.is_begun = True
+
     def confirm(self, place):
-        assert self.read(place)
+        assert self.read(place) and self.is_begun
+        self.is_begun = False
 
     def read(self, place):
         return self.broker.marks.get((self.name, place.topic), "")
