@@ -52,6 +52,7 @@ class VertexPlan:
     is_in_program: bool = False  # its functions hold objects of the program itself: it runs in that process, in no slot
     operators: tuple[OperatorPlan, ...] = ()
     is_slot_fixed: bool = False  # it reads or feeds what belongs to its slot: subtask i of the vertex takes slot i
+    is_committer: bool = False  # in batch: it begins behind all who write for it, and not again once all of it is done
 
 
 @dataclass(frozen=True)

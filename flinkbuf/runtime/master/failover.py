@@ -114,7 +114,7 @@ class Failover:
             return
         keys = None
         if victims is not None and not needs_new_run:
-            keys = self._regions.to_restart([each.key for each in victims], self._is_readable)
+            keys = self._regions.to_restart([each.key for each in victims], self._is_readable, self._settled())
         if needs_new_run or not self._can_restart_in_place(keys):
             needs_new_run, keys = True, None if victims is None else self._in_new_run()
         self._begin_restart(keys, now_ms + delay_ms, now_ms, needs_new_run=needs_new_run)
@@ -139,7 +139,11 @@ class Failover:
         return self._regions.to_restart(
             unfinished,
             lambda each: not self._is_finished(each.producer) or (each.producer, each.partition_index) in kept,
+            self._settled(),
         )
+
+    def _settled(self) -> set[int]:
+        return self._regions.settled(self._is_finished)
 
     def _is_finished(self, key: Subtask) -> bool:
         return self._graph.subtask(key).current.state is ExecutionState.FINISHED
@@ -162,8 +166,14 @@ class Failover:
     # ---- beginning again
 
     def _begin_restart(self, keys: list[Subtask] | None, due_ms: int, now_ms: int, *, needs_new_run: bool) -> None:
-        """Cancel what is to begin again; the rest follows when all has ended. None: the whole job."""
-        subtasks = [each.key for each in self._graph.subtasks()] if keys is None else keys
+        """Cancel what is to begin again; the rest follows when all has ended. None: the whole job but what is settled.
+
+        Flink begins that again, too.
+        """
+        subtasks = keys
+        if subtasks is None:
+            settled, region_of = self._settled(), self._regions.region_of
+            subtasks = [each.key for each in self._graph.subtasks() if region_of[each.key] not in settled]
         self.life.step(JobStep.RESTART, now_ms)
         self._checkpoints.suspend(CheckpointFailureReason.JOB_FAILOVER_REGION, now_ms)
         restart = self.tasks.restarts.begin(

@@ -58,6 +58,7 @@ class PartitionTracker:
         self._open = [len(group.readers) for group in regions.groups]  # by group: regions that have not finished
         self._running = [len(members) for members in regions.members]  # by region: subtasks that have not finished
         self._done: set[int] = set()  # regions that have finished
+        self._preparing = {index: set(given) for index, given in regions.prepared_by.items()}  # that have not finished
         # Let go, by manager and id, after how many heartbeats; until the manager says that they are gone.
         self._unconfirmed: dict[str, dict[str, int]] = {}
 
@@ -68,24 +69,34 @@ class PartitionTracker:
 
         Returns the partitions no longer needed, whose readers have all finished now; they count as gone from now on.
         """
-        self._keep(producer, manager_id, ids)
+        unread = [
+            self._remove(key) for key in self._keep(producer, manager_id, ids) if not self._open[self._group_of[key]]
+        ]
         region = self._regions.region_of[producer]
         self._running[region] -= 1
-        return [] if self._running[region] else self._finished(region)
+        return unread if self._running[region] else [*unread, *self._finished(region)]
 
-    def _keep(self, producer: Subtask, manager_id: str, ids: dict[int, str]) -> None:
+    def _keep(self, producer: Subtask, manager_id: str, ids: dict[int, str]) -> list[PartitionKey]:
         keys = self._written[producer] = [(producer, index) for index in ids if (producer, index) in self._group_of]
         for key in keys:
             kept = self._kept[key] = KeptPartition(key, ids[key[1]], manager_id)
             self._keys[kept.id] = key
             self._missing[self._group_of[key]] -= 1
+        return keys
 
     def is_there(self, key: PartitionKey) -> bool:
         """Return whether a partition is complete and can be read."""
         return key in self._kept
 
     def has_all(self, region: int) -> bool:
-        """Return whether all that a region reads is complete, so that it can begin."""
+        """Return whether all that a region reads is complete, so that it can begin.
+
+        A committer waits for the end of all regions that prepare for it or for its siblings. While one of them runs it
+        may fail, and would prepare something else.
+        """
+        committer = self._regions.committers.get(region)
+        if committer is not None and self._preparing[committer]:
+            return False
         return not any(self._missing[number] for number in self._regions.read_by.get(region, ()))
 
     @property
@@ -97,6 +108,8 @@ class PartitionTracker:
 
     def _finished(self, region: int) -> list[KeptPartition]:
         self._done.add(region)
+        for waited_for in self._preparing.values():
+            waited_for.discard(region)
         freed: list[KeptPartition] = []
         for number in self._regions.read_by.get(region, ()):
             self._open[number] -= 1
@@ -128,6 +141,9 @@ class PartitionTracker:
         self._running[region] += 1
         if region in self._done:
             self._done.discard(region)
+            for committer, regions in self._regions.prepared_by.items():
+                if region in regions:
+                    self._preparing[committer].add(region)
             for number in self._regions.read_by.get(region, ()):
                 self._open[number] += 1
         for key in self._written.pop(subtask):

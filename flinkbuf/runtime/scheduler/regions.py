@@ -8,7 +8,7 @@ Flink: PipelinedRegionComputeUtil, RestartPipelinedRegionFailoverStrategy.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 from flinkbuf.runtime.graph.job_plan import EdgePlan, JobPlan
@@ -49,6 +49,10 @@ class PipelinedRegions:
         All partitions between regions, each in one group.
     read_by, written_by : dict
         Numbers of groups by region.
+    committers : dict
+        Index of the vertex by region, of those that commit what others have prepared.
+    prepared_by : dict
+        Regions that prepare what a vertex commits, by its index.
 
     Raises
     ------
@@ -90,6 +94,18 @@ class PipelinedRegions:
                 self.read_by[region].append(number)
             for region in sorted({each.producer_region for each in group.partitions}):
                 self.written_by[region].append(number)
+        self.committers: dict[int, int] = {}
+        self.prepared_by: dict[int, set[int]] = {}
+        for index, vertex in enumerate(plan.vertices):
+            if vertex.is_committer:
+                regions = [self.region_of[index, number] for number in range(vertex.parallelism)]
+                self.committers.update(dict.fromkeys(regions, index))
+                self.prepared_by[index] = {
+                    each.producer_region
+                    for region in regions
+                    for number in self.read_by[region]
+                    for each in self.groups[number].partitions
+                }
         self._check_order(plan)
 
     def _groups_of(self, plan: JobPlan, edge: EdgePlan) -> Iterator[BlockingGroup]:
@@ -133,17 +149,44 @@ class PipelinedRegions:
                 f"written by tasks that they stream to, or that wait for them"
             )
 
-    def to_restart(self, failed: Iterable[Subtask], is_available: Callable[[BlockingInput], bool]) -> list[Subtask]:
+    def settled(self, is_finished: Callable[[Subtask], bool]) -> set[int]:
+        """Return the regions that must not start again: what came of all that they did was committed.
+
+        These are the committers of a sink when all of them have finished, and who has written for none but such.
+        """
+        if not self.committers:
+            return set()
+        done = {region for region, members in enumerate(self.members) if all(map(is_finished, members))}
+        open_vertices = {index for region, index in self.committers.items() if region not in done}
+        settled = {region for region, index in self.committers.items() if index not in open_vertices}
+        pending = list(settled)
+        while pending:
+            for number in self.read_by.get(pending.pop(), ()):
+                for producer in {each.producer_region for each in self.groups[number].partitions} & done - settled:
+                    readers = (reader for group in self.written_by[producer] for reader in self.groups[group].readers)
+                    if settled.issuperset(readers):
+                        settled.add(producer)
+                        pending.append(producer)
+        return settled
+
+    def to_restart(
+        self,
+        failed: Iterable[Subtask],
+        is_available: Callable[[BlockingInput], bool],
+        settled: Collection[int] = (),
+    ) -> list[Subtask]:
         """Return all subtasks that start again when some failed.
 
-        With a region start again its producers, where their partitions are gone, and all its readers:
-        a region may write something else the second time.
+        With a region start again its producers, where their partitions are gone, and all its readers but those that are
+        settled: a region may write something else the second time.
 
         Parameters
         ----------
         failed : iterable of (vertex, subtask)
         is_available : callable
             Whether what a region reads can still be read.
+        settled : collection of int
+            Regions, as `settled` gives them.
         """
         regions: set[int] = set()
         read: set[int] = set()
@@ -162,7 +205,7 @@ class PipelinedRegions:
             for number in self.written_by.get(region, ()):
                 if number not in written:
                     written.add(number)
-                    pending.extend(self.groups[number].readers)
+                    pending.extend(each for each in self.groups[number].readers if each not in settled)
         return [subtask for region in sorted(regions) for subtask in self.members[region]]
 
 

@@ -17,6 +17,7 @@ from flinkbuf.runtime.protocol.messages import PartitionsReleased, ReleasePartit
 from flinkbuf.runtime.scheduler.execution_state import ExecutionState
 from flinkbuf.runtime.scheduler.master_actions import (
     CancelJob,
+    CoordinatorFailed,
     EndJob,
     ManagerLost,
     RequestAnswered,
@@ -293,3 +294,24 @@ def test_a_cancelled_job_ends_whoever_waits():
     world.confirm_cancels()
     assert world.of(EndJob)[0].status is JobStatus.CANCELED
     assert world.job.graph.vertices[1].state_counts[ExecutionState.CANCELED] == 2
+
+
+@pytest.mark.parametrize("how", ["the whole job", "what d reads"])
+def test_a_sink_that_is_complete_is_not_written_again(how):
+    """a feeds the sink, b and its committer c, and d, which has not finished."""
+    edges = blocking(0, 1), blocking(1, 2, is_pointwise=True), blocking(0, 3, partition_index=1)
+    world = world_of(batch([1, 2, 2, 1], *edges, c={"is_committer": True}), AGAIN)
+    for key in [(0, 0), (1, 0), (1, 1), (2, 0), (2, 1)]:
+        world.report(world.attempt(*key), "RUNNING")
+        world.report(world.attempt(*key), "FINISHED")
+    assert states(world)[:3] == ["F", "FF", "FF"]
+    if how == "the whole job":
+        world.tell(CoordinatorFailed(BROKEN))
+        world.confirm_cancels()
+    else:
+        world.report(world.attempt(3, 0), "FAILED", lost(world, world.attempt(0, 0), 1))
+        world.confirm_cancels()
+    assert deployed(world) == [("a", 0, 1)]
+    assert run_all(world) == [("d", 0, 1)] and states(world)[1:3] == ["FF", "FF"]
+    run_all(world)
+    assert world.of(EndJob)[0].status is JobStatus.FINISHED

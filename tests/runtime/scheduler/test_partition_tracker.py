@@ -3,6 +3,8 @@
 Flink: JobMasterPartitionTrackerImplTest, RegionPartitionGroupReleaseStrategyTest.
 """
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -116,6 +118,34 @@ def test_a_thousand_who_read_from_a_thousand_share_one_group():
     assert sum(len(finish(tracker, (1, number), indexes=())) for number in range(1000)) == 1000
 
 
+def committing(widths, at, *edges):
+    vertices = [vertex(chr(97 + number), width) for number, width in enumerate(widths)]
+    vertices[at] = replace(vertices[at], is_committer=True)
+    regions = PipelinedRegions(JobPlan(JOB, "tracked", tuple(vertices), edges))
+    return PartitionTracker(regions), regions.region_of
+
+
+def test_a_committer_waits_for_the_regions_of_all_writers():
+    streams = edge(0, 2, partition_index=1, is_pointwise=True)
+    tracker, region_of = committing([2, 2, 2], 1, blocking(0, 1, is_pointwise=True), streams)
+    for key in [(0, 0), (2, 0), (0, 1)]:
+        finish(tracker, key, indexes=(0,) if key[0] == 0 else ())
+        assert not tracker.has_all(region_of[1, 0]), "somebody runs who may fail, and what he prepares with him"
+    finish(tracker, (2, 1), indexes=())
+    assert tracker.has_all(region_of[1, 0]) and tracker.has_all(region_of[1, 1])
+    tracker.begins_again((0, 1))
+    assert not tracker.has_all(region_of[1, 0])
+
+
+def test_what_is_prepared_again_for_a_committer_that_has_finished_goes_at_once():
+    tracker, _ = committing([1, 1, 1], 1, blocking(0, 1), blocking(0, 2, partition_index=1))
+    finish(tracker, (0, 0), indexes=(0, 1))
+    assert finish(tracker, (1, 0), indexes=()) == [name((0, 0))]
+    tracker.begins_again((0, 0))
+    assert finish(tracker, (0, 0), indexes=(0, 1)) == [name((0, 0))]
+    assert [each.id for each in tracker.kept] == [name((0, 0), 1)]
+
+
 @given(st.data())
 def test_counts_are_right_after_any_history(data):
     """Whatever ends, begins again and is lost in whatever order: it is as if counted anew."""
@@ -130,7 +160,8 @@ def test_counts_are_right_after_any_history(data):
         what = data.draw(st.sampled_from(["end", "again", "lose"]))
         if what == "end" and subtask not in finished:
             finished.add(subtask)
-            kept |= {(subtask, at) for at in outputs[subtask[0]]}
+            wanted = {at for at in outputs[subtask[0]] if not readers[subtask[0], at](subtask[1]) <= finished}
+            kept |= {(subtask, at) for at in wanted}
             finish(tracker, subtask, indexes=outputs[subtask[0]])
             for writer, at in list(kept):  # let go by whole groups
                 group = [writer] if at == 1 else [(writer[0], 0), (writer[0], 1)]

@@ -4,6 +4,7 @@ Flink: PipelinedRegionComputeUtilTest, RestartPipelinedRegionFailoverStrategyTes
 """
 
 from collections import defaultdict
+from dataclasses import replace
 
 from hypothesis import assume, given
 from hypothesis import strategies as st
@@ -65,6 +66,32 @@ def test_consumers_of_a_producer_that_starts_again_do_too():
     """Flink: testRegionFailoverForMultipleVerticesRegions and its kin."""
     regions = PipelinedRegions(plan([1, 2], blocking(0, 1)))
     assert regions.to_restart([(1, 0)], lambda partition: False) == [(0, 0), (1, 0), (1, 1)]
+
+
+def committing(widths, at, *edges):
+    job = plan(widths, *edges)
+    vertices = (replace(each, is_committer=index == at) for index, each in enumerate(job.vertices))
+    return PipelinedRegions(replace(job, vertices=tuple(vertices)))
+
+
+def test_committers_that_have_all_finished_and_their_writers_do_not_start_again():
+    pairs = blocking(1, 2, is_pointwise=True)
+    regions = committing([1, 2, 2, 1], 2, blocking(0, 1), pairs, blocking(0, 3, partition_index=1))
+    finished = {(0, 0), (1, 0), (1, 1), (2, 0)}
+    assert regions.settled(finished.__contains__) == set(), "one of them has not finished"
+    finished.add((2, 1))
+    settled = regions.settled(finished.__contains__)
+    assert settled == {regions.region_of[key] for key in [(1, 0), (1, 1), (2, 0), (2, 1)]}
+    assert regions.to_restart([(3, 0)], lambda partition: False, settled) == [(0, 0), (3, 0)]
+    assert regions.prepared_by == {2: {regions.region_of[1, 0], regions.region_of[1, 1]}}
+    assert regions.committers == {regions.region_of[2, number]: 2 for number in range(2)}
+
+
+def test_a_writer_whose_other_readers_wait_starts_again_without_its_committer():
+    regions = committing([1, 1, 1], 1, blocking(0, 1), blocking(0, 2, partition_index=1))
+    settled = regions.settled({(0, 0), (1, 0)}.__contains__)
+    assert settled == {regions.region_of[1, 0]}
+    assert regions.to_restart([(2, 0)], lambda partition: False, settled) == [(0, 0), (2, 0)]
 
 
 plans = st.lists(st.integers(1, 4), min_size=1, max_size=5).flatmap(

@@ -60,6 +60,7 @@ class BatchInvariants(Invariants):
         self._note_gone()
         self._regions_together()
         self._slots_shared()
+        self._committed_once()
         if not self.world.master.is_over:
             self._needed_only(stimulus)
             self._kept_for_somebody()
@@ -100,6 +101,33 @@ class BatchInvariants(Invariants):
             for other in self._region[key]:
                 newest = self.graph.subtask(other).current.attempt
                 demand(newest in self._in_step, "a region in parts:", attempt, newest)
+
+    def _committed_once(self) -> None:
+        """Committers begin behind all that prepares for them, and not again when all of them have finished."""
+        waiting = {key for restart in self.world.master._tasks.restarts.waiting for key in restart.subtasks}
+        complete: set[Key] = set()
+        for index, vertex in enumerate(self.world.plan.vertices):
+            if not vertex.is_committer:
+                continue
+            keys = [(index, number) for number in range(vertex.parallelism)]
+            if all(self._states_before[key] is _S.FINISHED and key not in self._restarts_before for key in keys):
+                complete.update(keys)
+                again = [
+                    key for key in keys if key in waiting or self.graph.subtask(key).current.state is not _S.FINISHED
+                ]
+                demand(not again, "committed twice:", again)
+            begun = [key for key in keys if self.graph.subtask(key).current.attempt in self._in_step]
+            # A sibling's writers may have begun again since this one's turn has come.
+            writers = {writer for writer, _, reader, _ in self._pairs if reader in begun}
+            for member in {member for writer in writers for member in self._region[writer]}:
+                state = self.graph.subtask(member).current.state
+                demand(state is _S.FINISHED, "committed before all is prepared:", begun, member, state)
+        for key in waiting - self._restarts_before.keys():
+            members = self._region[key]
+            readers = {reader for writer, _, reader, blocking in self._pairs if blocking and writer in members}
+            demand(readers <= waiting | complete, "they have read what is written again:", readers - waiting, key)
+            is_done = all(self._states_before[member] is _S.FINISHED for member in members)
+            demand(not (is_done and readers and readers <= complete), "prepared for nobody:", key)
 
     def _slots_shared(self) -> None:
         """A slot has subtasks of one index and group, and there are no more slots than the job has."""

@@ -21,6 +21,7 @@ def random_batch_plan(rng: Random) -> JobPlan:
         PipelinedRegions(plan)
     except ValueError:  # a region would wait for itself
         plan = _with_types(plan, [False] * len(plan.edges))
+    plan = _with_committers(plan)
     if rng.random() < 0.15:
         plan = _with_fixed_slots(rng, plan)
     return replace(plan, slot_limit=_limit(rng, plan))
@@ -30,6 +31,18 @@ def _with_types(plan: JobPlan, pipelined: list[bool]) -> JobPlan:
     types = (PIPELINED_BOUNDED if each else BLOCKING for each in pipelined)
     edges = (replace(edge, partition_type=kind) for edge, kind in zip(plan.edges, types, strict=True))
     return replace(plan, edges=tuple(edges))
+
+
+def _with_committers(plan: JobPlan) -> JobPlan:
+    """Some of the last vertices commit, if they read only what is complete."""
+    rng = Random(repr(plan))  # the story that a seed tells of the rest stays as it is
+    sources = {edge.source for edge in plan.edges}
+    streamed = {edge.target for edge in plan.edges if edge.is_pipelined}
+    read = {edge.target for edge in plan.edges} - sources - streamed
+    vertices = (
+        replace(vertex, is_committer=index in read and rng.random() < 0.7) for index, vertex in enumerate(plan.vertices)
+    )
+    return replace(plan, vertices=tuple(vertices))
 
 
 def _with_fixed_slots(rng: Random, plan: JobPlan) -> JobPlan:

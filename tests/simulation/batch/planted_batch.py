@@ -92,7 +92,7 @@ def what_is_written_again_is_believed_to_be_there(patch):
 
 @bug
 def everything_begins_again(patch):
-    def all_of_it(self, failed, is_available):
+    def all_of_it(self, failed, is_available, settled=()):
         return [subtask for members in self.members for subtask in members]
 
     patch.setattr(PipelinedRegions, "to_restart", all_of_it)
@@ -101,17 +101,13 @@ def everything_begins_again(patch):
 @bug
 def producers_begin_again_though_their_partitions_are_there(patch):
     to_restart = PipelinedRegions.to_restart
-    patch.setattr(
-        PipelinedRegions, "to_restart", lambda self, failed, is_available: to_restart(self, failed, lambda each: False)
-    )
+    patch.setattr(PipelinedRegions, "to_restart", lambda self, failed, *_: to_restart(self, failed, lambda each: False))
 
 
 @bug
 def producers_of_what_is_gone_do_not_begin_again(patch):
     to_restart = PipelinedRegions.to_restart
-    patch.setattr(
-        PipelinedRegions, "to_restart", lambda self, failed, is_available: to_restart(self, failed, lambda each: True)
-    )
+    patch.setattr(PipelinedRegions, "to_restart", lambda self, failed, *_: to_restart(self, failed, lambda each: True))
 
 
 @bug
@@ -140,6 +136,38 @@ def readers_of_what_is_written_again_go_on(patch):
             yield BlockingGroup(group.partitions, group.readers[:1])
 
     patch.setattr(PipelinedRegions, "_groups_of", unread)
+
+
+@bug
+def committers_that_have_finished_begin_again(patch):
+    patch.setattr(PipelinedRegions, "settled", lambda self, is_finished: set())
+
+
+@bug
+def a_committer_alone_is_settled(patch):
+    def alone(self, is_finished):
+        return {region for region in self.committers if all(map(is_finished, self.members[region]))}
+
+    patch.setattr(PipelinedRegions, "settled", alone)
+
+
+@bug
+def committers_wait_for_their_own_partitions_only(patch):
+    def has_own(self, region):
+        return not any(self._missing[number] for number in self._regions.read_by.get(region, ()))
+
+    patch.setattr(PartitionTracker, "has_all", has_own)
+
+
+@bug
+def what_is_written_again_for_settled_committers_is_kept(patch):
+    def keeps(self, producer, manager_id, ids):
+        self._keep(producer, manager_id, ids)
+        region = self._regions.region_of[producer]
+        self._running[region] -= 1
+        return [] if self._running[region] else self._finished(region)
+
+    patch.setattr(PartitionTracker, "finished", keeps)
 
 
 @bug

@@ -256,7 +256,7 @@ def a_failure_that_forbids_restarts_is_restarted(patch):
 
 @bug
 def only_the_failed_subtask_begins_again(patch):
-    patch.setattr(PipelinedRegions, "to_restart", lambda self, failed, is_available: list(failed))
+    patch.setattr(PipelinedRegions, "to_restart", lambda self, failed, *_: list(failed))
 
 
 @bug
