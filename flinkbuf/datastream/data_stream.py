@@ -6,6 +6,7 @@ Nothing runs here: each method adds to the program of the environment, which run
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from datetime import timedelta
 from difflib import get_close_matches
 from enum import Enum
@@ -41,8 +42,10 @@ from flinkbuf.datastream.program.operator_factories import (
 from flinkbuf.datastream.slot_sharing_group import SlotSharingGroup
 from flinkbuf.datastream.windowed_stream import AllWindowedStream, WindowedStream
 from flinkbuf.runtime.graph.transformation import (
+    UNNAMED_SINK,
     BatchSource,
     ChainingStrategy,
+    CommittedBehind,
     CustomExchange,
     KeyedExchange,
     OperatorTransformation,
@@ -74,6 +77,7 @@ from flinkbuf.streaming.sinks.sink import Sink, SupportsPreprocessing
 from flinkbuf.streaming.sinks.sink_factories import (
     PRINT_SINK_NAME,
     CollectSinkFactory,
+    CommitterFactory,
     GlobalCommitterFactory,
     PrintSinkFactory,
     SinkWriterFactory,
@@ -1489,10 +1493,15 @@ class DataStream(Generic[T]):
         """Add the writers of a sink, and its only committer behind them if there is one."""
         factory = SinkWriterFactory(sink, takes_batches)
         if not getattr(sink, "commits_globally", False):
-            return self._sink("Writer", factory)
-        writers = self._transform("Writer", None, factory)  # type: ignore[arg-type]
+            whole = self._sink(UNNAMED_SINK, factory)
+            if getattr(sink, "has_committer", True):
+                writer = replace(factory, is_committed_behind=True)
+                whole._transformation.in_batch = CommittedBehind(writer, CommitterFactory(sink))
+            return whole
+        writers = self._transform(UNNAMED_SINK, None, factory)  # type: ignore[arg-type]
         committer = writers._sink("Committer", GlobalCommitterFactory(sink)).set_parallelism(1)._transformation
         committer.max_allowed_parallelism = 1
+        committer.is_committer = True
         return GloballyCommittedSink(writers._operator("sink"), committer)
 
     def _collect_to(self, collector: Any) -> None:

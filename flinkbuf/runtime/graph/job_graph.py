@@ -23,6 +23,7 @@ from flinkbuf.runtime.graph.stream_graph import (
     StreamGraph,
     StreamNode,
     is_chainable,
+    is_committed_behind,
     is_pipelined,
 )
 from flinkbuf.runtime.graph.transformation import ColumnKeyExchange, CustomExchange, KeyedExchange
@@ -83,6 +84,8 @@ class JobVertex:
         By gate index.
     is_in_program : bool
         It uses objects of the program itself: it runs beside the program, in no slot.
+    is_committer : bool
+        Its head makes visible what cannot be taken back.
     co_location_group : str or None
         Subtasks of one index of all vertices of a group share a slot.
     """
@@ -95,6 +98,7 @@ class JobVertex:
         self.slot_sharing_group = nodes[0].slot_sharing_group
         self.co_location_group = _co_location_group(nodes)
         self.is_in_program = nodes[0].is_in_program
+        self.is_committer = nodes[0].transformation.is_committer
         self.outputs: list[JobEdge] = []
         self.inputs: list[JobEdge] = []
         self.chain = ChainConfig(())
@@ -149,7 +153,8 @@ def build_job_graph(graph: StreamGraph) -> JobGraph:
     streams = is_pipelined(graph)
     for vertex in vertices.values():  # gates are numbered by their reader, in the order of its inputs
         for stream_edge in vertex.nodes[0].in_edges:
-            wires[stream_edge] = _wire(stream_edge, owner[stream_edge.source.id], vertex, ids, streams)
+            is_read_at_once = streams and not is_committed_behind(stream_edge, graph.settings)
+            wires[stream_edge] = _wire(stream_edge, owner[stream_edge.source.id], vertex, ids, is_read_at_once)
     for vertex in vertices.values():
         vertex.chain = _chain_config(vertex, wires, ids, graph.settings.is_batch)
     job = JobGraph(graph.settings, _in_order(list(vertices.values())))

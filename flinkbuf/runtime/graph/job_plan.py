@@ -95,14 +95,14 @@ def plan_of(graph: JobGraph, job_id: str) -> JobPlan:
     return JobPlan(
         job_id,
         graph.settings.job_name,
-        tuple(_vertex_plan(each) for each in graph.vertices),
+        tuple(_vertex_plan(each, graph.settings.is_batch) for each in graph.vertices),
         tuple(edges),
         graph.settings.is_batch,
         graph.settings.slot_limit,
     )
 
 
-def _vertex_plan(vertex: JobVertex) -> VertexPlan:
+def _vertex_plan(vertex: JobVertex, is_batch: bool) -> VertexPlan:
     operators = vertex.chain.operators
     return VertexPlan(
         id=vertex.id,
@@ -117,6 +117,7 @@ def _vertex_plan(vertex: JobVertex) -> VertexPlan:
             for each in operators
         ),
         is_slot_fixed=any(_is_of_slot(each.factory) for each in operators),
+        is_committer=is_batch and vertex.is_committer,
     )
 
 

@@ -6,10 +6,11 @@ StreamGraphGenerator, StreamNode, StreamEdge.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from flinkbuf.runtime.graph.transformation import (
+    UNNAMED_SINK,
     ChainingStrategy,
     OperatorTransformation,
     PartitionTransformation,
@@ -157,6 +158,8 @@ def build_stream_graph(transformations: Iterable[Transformation], settings: Grap
         raise ValueError(
             "No operators defined in streaming topology. Cannot execute: make a stream from a source first"
         )
+    if settings.is_batch:
+        operators = list(_with_committers_behind(operators))
     groups: dict[int, str] = {}
     of_batches = _sources_of_batches(operators)
     nodes = {
@@ -208,6 +211,42 @@ def _sources_of_batches(operators: Iterable[OperatorTransformation]) -> dict[int
             if factory is not None:
                 found[source.id] = replace(source, factory=factory, type=None)
     return found
+
+
+def _with_committers_behind(operators: Iterable[OperatorTransformation]) -> Iterator[OperatorTransformation]:
+    """Return all operators, sinks that commit made two: without checkpoints only the end of a task can be kept.
+
+    What the writers have prepared is kept when they have finished, and a committer that begins again commits the same.
+    Flink: SinkTransformationTranslator.
+    """
+    for operator in operators:
+        parts = operator.in_batch
+        if parts is None:
+            yield operator
+            continue
+        name, uid = operator.name, operator.uid or operator.uid_hash
+        is_named = name != UNNAMED_SINK
+        writer = replace(
+            operator,
+            name=f"{name}: Writer" if is_named else name,
+            factory=parts.writer,
+            in_batch=None,
+            is_sink=False,
+            contract="Operator",
+        )
+        yield writer
+        yield operator.like(
+            name=f"{name}: Committer" if is_named else "Committer",
+            inputs=[writer],
+            factory=parts.committer,
+            in_batch=None,
+            is_committer=True,
+            uid=f"Sink Committer: {uid}" if uid else None,
+            uid_hash=None,
+            needs_uid=False,
+            description=None,
+            co_location_group=None,
+        )
 
 
 def _check_no_cycle(transformations: Sequence[Transformation]) -> None:
@@ -341,6 +380,11 @@ def _check_co_location(graph: StreamGraph) -> None:
             )
 
 
+def is_committed_behind(edge: StreamEdge, settings: GraphSettings) -> bool:
+    """Return whether the source of an edge has to be complete, in batch, before the target commits what it prepared."""
+    return settings.is_batch and edge.target.transformation.is_committer
+
+
 def is_chainable(edge: StreamEdge, settings: GraphSettings) -> bool:
     """Return whether both ends of an edge share a task. Flink: StreamingJobGraphGenerator.isChainable."""
     up, down = edge.source.transformation, edge.target.transformation
@@ -349,6 +393,7 @@ def is_chainable(edge: StreamEdge, settings: GraphSettings) -> bool:
         and settings.is_chaining_enabled
         and not (edge.source.is_in_program or edge.target.is_in_program)
         and edge.source.slot_sharing_group == edge.target.slot_sharing_group
+        and not is_committed_behind(edge, settings)
         and up.chaining_strategy is not ChainingStrategy.NEVER
         and (
             down.chaining_strategy is ChainingStrategy.ALWAYS

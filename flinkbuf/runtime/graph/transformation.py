@@ -10,11 +10,15 @@ import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from flinkbuf._core.operators.stream_operator import StreamOperator
 from flinkbuf.types.types import TypeInformation
 
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+UNNAMED_SINK = "Writer"  # what a sink with a writer is called by default
 _ids = itertools.count(1)  # only tells transformations of one process apart; operator ids come from the graph
 
 
@@ -45,7 +49,7 @@ class Transformation:
     co_location_group: str | None = None  # subtasks of one index share a slot, within one slot sharing group
     id: int = field(default_factory=lambda: next(_ids))
 
-    def like(self, **changes: Any) -> Transformation:
+    def like(self, **changes: Any) -> Self:
         """Return another node that differs in this."""
         return replace(self, id=next(_ids), **changes)
 
@@ -69,6 +73,20 @@ class BatchSource:
     whole: Callable[[], StreamOperator] | None
 
 
+@dataclass(frozen=True)
+class CommittedBehind:
+    """What a sink is made by instead in batch: writers, and the committers in an operator behind them.
+
+    Attributes
+    ----------
+    writer, committer : callable
+        Each makes an operator.
+    """
+
+    writer: Callable[[], StreamOperator]
+    committer: Callable[[], StreamOperator]
+
+
 @dataclass(eq=False)
 class OperatorTransformation(Transformation):
     """A source (no inputs), an operator of one or more inputs, or a sink (type None and nothing reads it).
@@ -84,6 +102,8 @@ class OperatorTransformation(Transformation):
     is_legacy_source: bool = False  # a SourceFunction: operators that yield to the mailbox are not chained to it
     is_yielding: bool = False  # such as the async operator
     reads_batches: BatchSource | None = None  # takes batches, too, of the source that is its input
+    in_batch: CommittedBehind | None = None  # a sink whose committer is another operator there
+    is_committer: bool = False  # makes visible what its input has prepared, which cannot be taken back
     is_keyed: bool = False
     key_type: TypeInformation | None = None  # None: not declared
     chaining_strategy: ChainingStrategy = ChainingStrategy.ALWAYS

@@ -91,6 +91,11 @@ class KafkaTopicSink(Sink):
         """Write and commit transactions."""
         return KafkaCommitter(self.options.properties) if self.options.is_transactional else None
 
+    @property
+    def has_committer(self) -> bool:
+        """Return whether it writes transactions."""
+        return self.options.is_transactional
+
 
 class ProducingWriter(SinkWriter):
     """Gives each record to the client library at once."""

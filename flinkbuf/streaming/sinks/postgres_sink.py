@@ -173,6 +173,11 @@ class PostgresTableSink(Sink):
         """Make the committer of prepared transactions."""
         return TransactionCommitter(self.options) if self.options.is_exactly_once else None
 
+    @property
+    def has_committer(self) -> bool:
+        """Return whether it prepares transactions."""
+        return self.options.is_exactly_once
+
 
 class Rows:
     """Rows on their way into one connection, in batches."""

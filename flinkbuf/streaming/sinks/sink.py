@@ -148,6 +148,14 @@ class Sink:
         """Make the committer of one subtask; None: what is flushed is done."""
         return None
 
+    @property
+    def has_committer(self) -> bool:
+        """Return whether `create_committer` gives one: if the class has its own.
+
+        In batch committers are an operator behind the writers, which Flink tells by the interface SupportsCommitter.
+        """
+        return type(self).create_committer is not Sink.create_committer
+
     def create_global_committer(self, context: CommitterContext) -> GlobalCommitter:
         """Make the only committer of the sink, where it `commits_globally`."""
         raise NotImplementedError(f"{type(self).__name__}.create_global_committer")

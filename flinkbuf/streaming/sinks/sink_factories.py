@@ -18,6 +18,7 @@ from flinkbuf.streaming.sinks.sink_operator import (
     CheckpointedSinkOperator,
     CollectBatchesOperator,
     CollectSinkOperator,
+    CommitterOperator,
     GlobalCommitterOperator,
     PrintSinkOperator,
     SinkWriterOperator,
@@ -88,6 +89,7 @@ class SinkWriterFactory:
 
     sink: Sink
     takes_batches: bool = False
+    is_committed_behind: bool = False  # by another operator
 
     def __post_init__(self) -> None:
         if not callable(getattr(self.sink, "create_writer", None)):
@@ -98,7 +100,19 @@ class SinkWriterFactory:
 
     def __call__(self) -> SinkWriterOperator:
         """Make the operator of one subtask."""
-        return BatchWriterOperator(self.sink) if self.takes_batches else SinkWriterOperator(self.sink)
+        kind = BatchWriterOperator if self.takes_batches else SinkWriterOperator
+        return kind(self.sink, self.is_committed_behind)
+
+
+@dataclass(frozen=True)
+class CommitterFactory:
+    """The operator behind the writers of a sink in batch."""
+
+    sink: Sink
+
+    def __call__(self) -> CommitterOperator:
+        """Make the operator of one subtask."""
+        return CommitterOperator(self.sink)
 
 
 @dataclass(frozen=True)

@@ -210,14 +210,21 @@ class SinkWriterOperator(SinkWriterOperatorBase):
 
     With checkpoints that is when the first one that was taken behind it is complete, without when a bounded job ends.
     Writer and committer are one operator, so nothing is between them that could be lost. A sink that commits globally
-    has its committer in the operator behind, which is sent what was prepared before the barrier that it belongs to.
+    has its committer in the operator behind, which is sent what was prepared before the barrier that it belongs to. So
+    has every sink in batch, where there is no barrier but the end.
+
+    Parameters
+    ----------
+    sink : Sink
+    is_committed_behind : bool
+        The committer is in the operator behind.
     """
 
     takes_batches = False
 
-    def __init__(self, sink: Sink) -> None:
+    def __init__(self, sink: Sink, is_committed_behind: bool = False) -> None:
         self._sink = sink
-        self._gives_committables = getattr(sink, "commits_globally", False)  # to the operator behind
+        self._gives_committables = is_committed_behind or getattr(sink, "commits_globally", False)
         self._writer: SinkWriter | None = None
         self._committer: Committer | None = None
         self._prepared: list[CommitRequest] = []  # since the last checkpoint was taken
@@ -237,7 +244,7 @@ class SinkWriterOperator(SinkWriterOperatorBase):
         In this order, so that a writer which clears away what earlier attempts have left finds nothing that is still to
         be committed by this subtask.
         """
-        self._committer = self._sink.create_committer()
+        self._committer = None if self._gives_committables else self._sink.create_committer()
         self._commit(self._pending.restored())
         context, states = self.context, self._writer_states.get()
         writer_context = WriterContext(
@@ -326,8 +333,8 @@ class BatchWriterOperator(SinkWriterOperator):
 
     takes_batches = True
 
-    def __init__(self, sink: Sink) -> None:
-        super().__init__(sink)
+    def __init__(self, sink: Sink, is_committed_behind: bool = False) -> None:
+        super().__init__(sink, is_committed_behind)
         self._pages = PageReader()
 
     @property
@@ -340,6 +347,39 @@ class BatchWriterOperator(SinkWriterOperator):
         element = self._pages.element_of(value)
         self.sink_context.timestamps = element.timestamps
         super().process_element(without_dictionaries(element.batch), timestamp)
+
+
+class CommitterOperator(SinkFunctionOperator):
+    """Commits what the writers of a batch job have prepared, when all of that has come.
+
+    An attempt that begins again gets the same once more, of which the one before may have committed some.
+    Flink: CommitterOperator.
+    """
+
+    def __init__(self, sink: Sink) -> None:
+        super().__init__(self._take)
+        self._sink = sink
+        self._committer: Committer | None = None
+        self._prepared: list[object] = []
+
+    def open(self) -> None:
+        """Make the committer."""
+        super().open()
+        self._committer = self._sink.create_committer()
+
+    def _take(self, committable: object) -> None:
+        self._prepared.append(committable)
+
+    def finish(self) -> None:
+        """Commit everything."""
+        is_restored = self.context.task.attempt_number > 0
+        if self._committer is not None:
+            commit_all(self._committer, [CommitRequest(each, is_restored) for each in self._prepared])
+
+    def close(self) -> None:
+        """Close the committer."""
+        if self._committer is not None:
+            self._committer.close()
 
 
 class GlobalCommitterOperator(SinkFunctionOperator):

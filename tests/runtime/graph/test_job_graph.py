@@ -17,7 +17,7 @@ from support.programs.program import (
 
 from flinkbuf.runtime.graph.job_graph import build_job_graph
 from flinkbuf.runtime.graph.job_plan import plan_of
-from flinkbuf.runtime.graph.transformation import ChainingStrategy, CustomExchange
+from flinkbuf.runtime.graph.transformation import ChainingStrategy, CommittedBehind, CustomExchange
 from flinkbuf.runtime.scheduler.regions import PipelinedRegions
 from flinkbuf.streaming.sinks.collect import Collector
 from flinkbuf.streaming.sinks.sink_factories import CollectSinkFactory, PrintSinkFactory, sink_factory_of
@@ -255,3 +255,32 @@ def test_an_input_that_is_read_first_is_complete_and_so_are_all_others():
     job = job_of(sink(joined), is_batch=True, is_blocking=False)
     assert PipelinedRegions(plan_of(job, "")).groups
     assert len(exchanges(job)) >= 2 and not any(pipelined for _, _, pipelined in exchanges(job))
+
+
+@pytest.mark.parametrize("is_blocking", [True, False])
+def test_in_batch_what_commits_is_a_task_behind_the_writers(is_blocking):
+    stream = sink(operator("Map", source(), parallelism=2), "Rows", parallelism=2, uid="rows")
+    stream.in_batch = CommittedBehind(list, tuple)
+    job = job_of(stream, is_batch=True, is_blocking=is_blocking)
+    assert names(job)[-2:] == ["Map -> Rows: Writer", "Sink: Rows: Committer"]
+    writers, committers = job.vertices[-2:]
+    assert (writers.chain.operators[-1].factory, committers.chain.operators[0].factory) == (list, tuple)
+    assert [each.uid for vertex in (writers, committers) for each in vertex.chain.operators] == [
+        None,
+        "rows",
+        "Sink Committer: rows",
+    ]
+    (edge,) = committers.inputs
+    assert edge.is_pointwise and not edge.is_pipelined and committers.parallelism == 2
+    assert [each.is_committer for each in plan_of(job, "").vertices] == [False, False, True]
+    assert job.slot_count == 2
+
+
+def test_in_streaming_what_commits_is_the_writer():
+    plain, able = (sink(operator("Map", source()), "Rows") for _ in range(2))
+    able.in_batch = CommittedBehind(list, tuple)
+    jobs = [job_of(plain), job_of(able)]
+    assert names(jobs[0]) == names(jobs[1]) == ["Source: numbers -> Map -> Sink: Rows"]
+    ids = [[each.operator_id for each in job.vertices[0].chain.operators] for job in jobs]
+    assert ids[0] == ids[1], "its state is found again"
+    assert not any(each.is_committer for each in plan_of(jobs[1], "").vertices)

@@ -22,6 +22,7 @@ from flinkbuf.streaming.sinks.sink import CommitState, Committer, Sink, SinkWrit
 from flinkbuf.streaming.sinks.sink_factories import (
     CallableSinkFactory,
     CollectSinkFactory,
+    CommitterFactory,
     PrintSinkFactory,
     SinkFunctionFactory,
     SinkWriterFactory,
@@ -518,6 +519,40 @@ def test_a_failed_job_commits_nothing():
     sink.process_element(1, NO_TIMESTAMP)
     sink.close()
     assert journal.calls == [("writer", 0, 1), "close writer", "close committer"]
+
+
+def test_in_batch_the_writer_gives_what_it_prepared_and_the_operator_behind_commits_it():
+    journal = Journal()
+    journal.decide = lambda request: None
+    around = Surroundings()
+    writer = around.open(SinkWriterFactory(journal, is_committed_behind=True)())
+    writer.process_element(1, NO_TIMESTAMP)
+    writer.end_input(1)
+    writer.finish()
+    writer.close()
+    assert journal.calls == [("writer", 0, 1), ("flush", True), "close writer"]
+    assert around.output.values == [(1,)]
+    committer = Surroundings().open(CommitterFactory(journal)())
+    committer.process_element((1,), NO_TIMESTAMP)
+    committer.process_element((2,), NO_TIMESTAMP)
+    committer.end_input(1)
+    assert journal.attempts == 0
+    committer.finish()
+    committer.close()
+    assert journal.calls[3:] == [("commit", [(1,), (2,)]), "close committer"]
+
+
+@pytest.mark.parametrize("attempt_number", [0, 1])
+def test_a_committer_that_begins_again_says_that_it_may_have_committed(attempt_number):
+    journal, said = Journal(), []
+    journal.decide = lambda request: said.append(request.is_restored)
+    around = Surroundings()
+    task = replace(around.task, attempt_number=attempt_number)
+    around.context = replace(around.context, task=task)
+    committer = around.open(CommitterFactory(journal)())
+    committer.process_element((1,), NO_TIMESTAMP)
+    committer.finish()
+    assert said == [attempt_number > 0]
 
 
 def checkpointed(journal, snapshot=None):
