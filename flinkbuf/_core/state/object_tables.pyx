@@ -653,14 +653,27 @@ cdef class ObjectValueState(ObjectState):
         return self.table
 
 
-cdef class ObjectListState(ObjectState):
-    """Tuples in their order for each key: Spark's ``ListState``."""
+cdef class ObjectNestedState(ObjectState):
+    """Several tuples for each key."""
 
     cdef public NestedTable table
 
     def exists(self):
-        """Whether the key has an element."""
+        """Whether the key has any."""
         return len(self.bound().below(self.the_key())) > 0
+
+    def clear(self):
+        """Forget those of the key."""
+        self.bound().drop_all(self.the_key())
+
+    cdef NestedTable bound(self):
+        if self.table is None:
+            self.refuse()
+        return self.table
+
+
+cdef class ObjectListState(ObjectNestedState):
+    """Tuples in their order for each key: Spark's ``ListState``."""
 
     def get(self):
         """Give the elements, as they are now."""
@@ -680,10 +693,6 @@ cdef class ObjectListState(ObjectState):
         """Append elements."""
         self.append([self.fields.kept(value) for value in newState])
 
-    def clear(self):
-        """Forget the list."""
-        self.bound().drop_all(self.the_key())
-
     cdef int append(self, list kept) except -1:
         cdef tuple key = self.the_key()
         entries = self.bound().rows.get(key)
@@ -693,13 +702,8 @@ cdef class ObjectListState(ObjectState):
             self.bound().assign(key, number, value)
         return 0
 
-    cdef NestedTable bound(self):
-        if self.table is None:
-            self.refuse()
-        return self.table
 
-
-cdef class ObjectMapState(ObjectState):
+cdef class ObjectMapState(ObjectNestedState):
     """Tuples by tuples for each key: Spark's ``MapState``.
 
     Parameters
@@ -708,17 +712,12 @@ cdef class ObjectMapState(ObjectState):
         What is kept of the tuples by which there are others; equal ones have to be equal there.
     """
 
-    cdef public NestedTable table
     cdef ObjectFields key_fields
 
     def __init__(self, str name not None, CurrentKey current not None, ObjectFields key_fields not None,
                  ObjectFields fields not None):
         ObjectState.__init__(self, name, current, fields)
         self.key_fields = key_fields
-
-    def exists(self):
-        """Whether the map has an entry."""
-        return len(self.bound().below(self.the_key())) > 0
 
     def getValue(self, key):
         """Return the value of an entry, or None."""
@@ -751,12 +750,3 @@ cdef class ObjectMapState(ObjectState):
     def removeKey(self, key):
         """Forget an entry, if there is one."""
         self.bound().drop(self.the_key(), self.key_fields.kept(key))
-
-    def clear(self):
-        """Forget the map."""
-        self.bound().drop_all(self.the_key())
-
-    cdef NestedTable bound(self):
-        if self.table is None:
-            self.refuse()
-        return self.table
