@@ -1491,14 +1491,14 @@ class DataStream(Generic[T]):
 
     def _write_with(self, sink: Sink, takes_batches: bool = False) -> DataStreamSink:
         """Add the writers of a sink, and its only committer behind them if there is one."""
-        factory = SinkWriterFactory(sink, takes_batches)
+        whole = SinkWriterFactory(sink, takes_batches)
+        writer = replace(whole, is_committed_behind=True)
         if not getattr(sink, "commits_globally", False):
-            whole = self._sink(UNNAMED_SINK, factory)
+            added = self._sink(UNNAMED_SINK, whole)
             if getattr(sink, "has_committer", True):
-                writer = replace(factory, is_committed_behind=True)
-                whole._transformation.in_batch = CommittedBehind(writer, CommitterFactory(sink))
-            return whole
-        writers = self._transform(UNNAMED_SINK, None, factory)  # type: ignore[arg-type]
+                added._transformation.in_batch = CommittedBehind(writer, CommitterFactory(sink))
+            return added
+        writers = self._transform(UNNAMED_SINK, None, writer)  # type: ignore[arg-type]
         committer = writers._sink("Committer", GlobalCommitterFactory(sink)).set_parallelism(1)._transformation
         committer.max_allowed_parallelism = 1
         committer.is_committer = True

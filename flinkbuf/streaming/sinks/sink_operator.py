@@ -224,7 +224,7 @@ class SinkWriterOperator(SinkWriterOperatorBase):
 
     def __init__(self, sink: Sink, is_committed_behind: bool = False) -> None:
         self._sink = sink
-        self._gives_committables = is_committed_behind or getattr(sink, "commits_globally", False)
+        self._is_committed_behind = is_committed_behind
         self._writer: SinkWriter | None = None
         self._committer: Committer | None = None
         self._prepared: list[CommitRequest] = []  # since the last checkpoint was taken
@@ -244,7 +244,7 @@ class SinkWriterOperator(SinkWriterOperatorBase):
         In this order, so that a writer which clears away what earlier attempts have left finds nothing that is still to
         be committed by this subtask.
         """
-        self._committer = None if self._gives_committables else self._sink.create_committer()
+        self._committer = None if self._is_committed_behind else self._sink.create_committer()
         self._commit(self._pending.restored())
         context, states = self.context, self._writer_states.get()
         writer_context = WriterContext(
@@ -304,7 +304,7 @@ class SinkWriterOperator(SinkWriterOperatorBase):
         writer = self._opened_writer()
         writer.flush(end_of_input)
         for each in writer.prepare_commit():
-            if self._gives_committables:
+            if self._is_committed_behind:
                 self.output.collect(each, NO_TIMESTAMP)
             else:
                 self._prepared.append(CommitRequest(each))

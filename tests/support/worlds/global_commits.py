@@ -19,7 +19,7 @@ class GlobalSink:
 
     def __init__(self, sink, restore=None, parallelism=1, job="job", settings=WITH_CHECKPOINTS, takes_batches=False):
         of_writers, of_committer = restore or (None, None)
-        make_writer = SinkWriterFactory(sink, takes_batches)
+        make_writer = SinkWriterFactory(sink, takes_batches, is_committed_behind=True)
         self.committer = self._harness(GlobalCommitterFactory(sink), of_committer, job, settings)
         self.writers = [
             self._harness(make_writer, of_writers, job, settings, parallelism=parallelism, subtask_index=index)
