@@ -64,7 +64,7 @@ def test_unpickling_beside_an_import_of_the_same_package(tmp_path, monkeypatch):
     importing = threading.Thread(target=import_it)
     try:
         importing.start()
-        while f"{name}.begun" not in sys.modules:
+        while not hasattr(sys.modules.get(f"{name}.begun"), "begun"):  # it is there before its code has run
             pass
         sys.modules[f"{name}.begun"].begun.wait()
         thing = unpickled(data)
