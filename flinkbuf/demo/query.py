@@ -21,11 +21,11 @@ from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 
 import flinkbuf as fb
 from flinkbuf.demo.analysis import Flight
-from flinkbuf.demo.stream import FLIGHT, IMPOSSIBLE, TRIP, Result, in_order, trip
+from flinkbuf.demo.stream import FLIGHT, IMPOSSIBLE, RESULT, TRIP, Result, in_order, trip
 from flinkbuf.demo.stream_report import QueryOutcome
 
-COLUMNS = ("kind", "name", "at", "number", "value", "text")  # of a `Result`
 OUTPUT = "kind string, name string, at bigint, number bigint, value double, text string"
+TRIPS = Row(*RESULT.get_field_names())
 STATE_STORE = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 BATCHES = 4
 
@@ -42,7 +42,7 @@ class FollowTrips(StatefulProcessor):
         last: Flight | None = self.last.get()
         for flight in sorted(rows, key=in_order):
             if last is not None:
-                yield Row(**dict(zip(COLUMNS, trip(last, flight), strict=True)))
+                yield TRIPS(*trip(last, flight))
             last = flight
         if last is not None:
             self.last.update(tuple(last))
