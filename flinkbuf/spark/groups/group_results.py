@@ -132,12 +132,9 @@ def _holds_the_same(found: pa.DataType, wanted: pa.DataType) -> bool:
     if pa.types.is_map(found) and pa.types.is_map(wanted):
         return _holds_the_same(found.key_type, wanted.key_type) and _holds_the_same(found.item_type, wanted.item_type)
     if pa.types.is_struct(found) and pa.types.is_struct(wanted):
-        pairs = (
-            [(found.field(place), wanted.field(place)) for place in range(wanted.num_fields)]
-            if (found.num_fields == wanted.num_fields)
-            else []
+        return found.num_fields == wanted.num_fields > 0 and all(
+            a.name == b.name and _holds_the_same(a.type, b.type) for a, b in zip(found, wanted, strict=True)
         )
-        return bool(pairs) and all(a.name == b.name and _holds_the_same(a.type, b.type) for a, b in pairs)
     for kinds in (_TEXTS, _BINARIES, _LISTS):
         if any(kind(found) for kind in kinds) and any(kind(wanted) for kind in kinds):
             return kinds is not _LISTS or _holds_the_same(found.value_type, wanted.value_type)

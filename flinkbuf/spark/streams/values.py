@@ -102,15 +102,8 @@ class StateValues(ObjectFields):
                 verify(plain)
                 kept.append(None if plain is None else keep(plain))
             except (TypeError, ValueError, OverflowError, DecimalException) as error:
-                raise (
-                    type(error)(f"{self._where}, field {field.name!r}: {error}")
-                    if type(error)
-                    in (
-                        TypeError,
-                        ValueError,
-                    )
-                    else ValueError(f"{self._where}, field {field.name!r}: {error}")
-                ) from error
+                kind = type(error) if type(error) in (TypeError, ValueError) else ValueError
+                raise kind(f"{self._where}, field {field.name!r}: {error}") from error
         return tuple(kept)
 
     def _names(self) -> str:
