@@ -1,9 +1,5 @@
 """exchange() of DataFrames: the same rows and columns, in the partitions that the key says, in both modes."""
 
-import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +7,7 @@ import pyarrow as pa
 import pytest
 from pyspark import TaskContext
 from pyspark.sql import functions as F
+from support.programs.connect_client import found_by_client
 
 import flinkbuf as fb
 from flinkbuf.spark.exchange import frame_exchange, frame_shuffle
@@ -327,15 +324,8 @@ def test_arrow_columns_are_those_that_spark_brings(spark):
 
 
 CONNECT_PROGRAM = """
-import json, sys
-from flinkbuf.spark.java import use_java
-use_java()
-from pyspark.sql import SparkSession
-import flinkbuf as fb
 from test_spark_frame_exchange import MODES, WHERE, where
 
-spark = SparkSession.builder.remote("local[2]").config("spark.sql.shuffle.partitions", "3").getOrCreate()
-found = {"session": type(spark).__module__}
 rows = spark.range(0, 1000, 1, 4).selectExpr("id", "concat('name ', id % 17) AS name", "id / 4D AS value")
 for mode in MODES:
     moved = fb.exchange(rows, "name", num_partitions=2, mode=mode, after=where, schema=WHERE)
@@ -347,25 +337,12 @@ try:
     fb.exchange(rows, "name", mode="pipelined")
 except ValueError as error:
     found["refused"] = str(error)
-print("FOUND", json.dumps(found))
-spark.stop()
 """
 
 
 @pytest.mark.long
 def test_both_modes_over_a_real_connect_server():
-    pytest.importorskip("grpc")
-    package, tests = Path(fb.__file__).parent.parent, Path(__file__).parents[2]
-    paths = [str(package), str(Path(__file__).parent), str(tests)]
-    environment = {name: value for name, value in os.environ.items() if name not in ("SPARK_REMOTE", "PYTHONPATH")}
-    environment["PYTHONPATH"] = os.pathsep.join(paths)
-    done = subprocess.run(
-        [sys.executable, "-c", CONNECT_PROGRAM], capture_output=True, text=True, timeout=300, env=environment
-    )
-    lines = [line for line in done.stdout.splitlines() if line.startswith("FOUND ")]
-    assert lines, done.stderr[-3000:]
-    found = json.loads(lines[0].removeprefix("FOUND "))
-    assert found["session"].startswith("pyspark.sql.connect")
+    found = found_by_client(CONNECT_PROGRAM, Path(__file__).parent)
     selector = fb.by_key("name").selector(fb.types.row_data_type("id bigint, name string"), 2)
     for mode in MODES:
         assert sorted(row[0] for row in found[mode]) == list(range(1000))

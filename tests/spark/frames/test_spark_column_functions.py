@@ -2,13 +2,10 @@
 
 import datetime
 import decimal
-import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from support.programs.connect_client import found_by_client
 
 import flinkbuf as fb
 
@@ -210,40 +207,22 @@ def test_a_spark_without_arrow_udfs_is_told(monkeypatch):
 
 
 CONNECT_PROGRAM = """
-import json
-from flinkbuf.spark.java import use_java
-use_java()
-from pyspark.sql import SparkSession, functions as F
-import flinkbuf as fb
-
-spark = SparkSession.builder.remote("local[2]").getOrCreate()
 kind = fb.types.row_data_type("name string, n bigint")
 rows = spark.range(100).selectExpr("concat('name ', id) AS name", "nullif(id, 5) AS n")
 written = rows.select(fb.to_flink(F.struct("name", "n"), kind).alias("value"))
 read = written.select(fb.from_flink("value", kind).alias("row")).select("row.*")
-found = {"session": type(spark).__module__, "same": sorted(read.collect(), key=str) == sorted(rows.collect(), key=str)}
+found["same"] = sorted(read.collect(), key=str) == sorted(rows.collect(), key=str)
 found["bytes"] = sorted(bytes(row.value).hex() for row in written.collect())[0]
 try:
     spark.createDataFrame([(b"no row",)], "value binary").select(fb.from_flink("value", kind)).collect()
 except Exception as error:
     found["error"] = str(error)
-print("FOUND", json.dumps(found))
-spark.stop()
 """
 
 
 @pytest.mark.long
 def test_a_client_of_spark_connect():
-    pytest.importorskip("grpc")
-    environment = {name: value for name, value in os.environ.items() if name not in ("SPARK_REMOTE", "PYTHONPATH")}
-    environment["PYTHONPATH"] = str(Path(fb.__file__).parent.parent)
-    done = subprocess.run(
-        [sys.executable, "-c", CONNECT_PROGRAM], capture_output=True, text=True, timeout=300, env=environment
-    )
-    lines = [line for line in done.stdout.splitlines() if line.startswith("FOUND ")]
-    assert lines, done.stderr[-3000:]
-    found = json.loads(lines[0].removeprefix("FOUND "))
-    assert found["session"].startswith("pyspark.sql.connect")
+    found = found_by_client(CONNECT_PROGRAM, Path(__file__).parent)
     assert found["same"]
     kind = fb.types.row_data_type("name string, n bigint")
     assert found["bytes"] == min(kind.serialize((f"name {i}", i if i != 5 else None)).hex() for i in range(100))

@@ -1,9 +1,5 @@
 """`apply_in_arrow` on Spark: groups are those of Spark's own `groupBy`; arguments that are refused; large groups."""
 
-import json
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from functools import partial, reduce
 from pathlib import Path
@@ -12,6 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from support.process_memory import resident_kib
+from support.programs.connect_client import found_by_client
 
 import flinkbuf as fb
 
@@ -253,15 +250,8 @@ def test_a_group_of_ten_million_rows_takes_no_more_memory_than_a_batch(spark):
 
 
 CONNECT_PROGRAM = """
-import json
-from flinkbuf.spark.java import use_java
-use_java()
-from pyspark.sql import SparkSession
-import flinkbuf as fb
 from test_spark_apply_in_arrow import SUMS, count_and_sum
 
-spark = SparkSession.builder.remote("local[2]").config("spark.sql.shuffle.partitions", "3").getOrCreate()
-found = {"session": type(spark).__module__}
 rows = spark.range(0, 1000, 1, 4).selectExpr("id % 7 AS key", "id AS n")
 groups = fb.apply_in_arrow(rows, "key", lambda key, batches: count_and_sum(str(key[0]), batches), SUMS)
 found["groups"] = [list(row) for row in groups.collect()]
@@ -270,25 +260,12 @@ for name, data in {"grouped": rows.groupBy("key"), "stream": spark.readStream.fo
         fb.apply_in_arrow(data, "value", count_and_sum, SUMS)
     except TypeError as error:
         found[name] = str(error)
-print("FOUND", json.dumps(found))
-spark.stop()
 """
 
 
 @pytest.mark.long
 def test_groups_over_a_real_connect_server():
-    pytest.importorskip("grpc")
-    package, tests = Path(fb.__file__).parent.parent, Path(__file__).parents[2]
-    paths = [str(package), str(Path(__file__).parent), str(tests)]
-    environment = {name: value for name, value in os.environ.items() if name not in ("SPARK_REMOTE", "PYTHONPATH")}
-    environment["PYTHONPATH"] = os.pathsep.join(paths)
-    done = subprocess.run(
-        [sys.executable, "-c", CONNECT_PROGRAM], capture_output=True, text=True, timeout=300, env=environment
-    )
-    lines = [line for line in done.stdout.splitlines() if line.startswith("FOUND ")]
-    assert lines, done.stderr[-3000:]
-    found = json.loads(lines[0].removeprefix("FOUND "))
-    assert found["session"].startswith("pyspark.sql.connect")
+    found = found_by_client(CONNECT_PROGRAM, Path(__file__).parent)
     wanted = [[str(key), key, len(range(key, 1000, 7)), sum(range(key, 1000, 7))] for key in range(7)]
     assert sorted(found["groups"]) == wanted
     assert "takes the DataFrame itself" in found["grouped"] and "foreachBatch" in found["stream"]
