@@ -12,7 +12,7 @@ import pytest
 pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
 deltalake = pytest.importorskip("deltalake", reason="deltalake is not installed: pip install deltalake")
 
-from support.worlds.failing_sinks import play, values_of, write_with_failures  # noqa: E402
+from support.worlds.failing_sinks import fail_behind_first_commit, play, values_of, write_with_failures  # noqa: E402
 from support.worlds.global_commits import GlobalSink  # noqa: E402
 
 from flinkbuf.common import Configuration, Duration, Types, WatermarkStrategy  # noqa: E402
@@ -234,13 +234,7 @@ def test_without_checkpoints_there_is_one_version_at_the_end(path):
 
 def test_a_committer_of_a_batch_job_that_begins_again_finds_its_commit_and_leaves_the_files_alone(path, monkeypatch):
     """The writers have ended, and their files are given to it once more."""
-    failures = iter([RuntimeError("the planted failure behind the commit")])
-
-    def close(self):
-        for error in failures:
-            raise error
-
-    monkeypatch.setattr(delta_sink.DeltaCommitter, "close", close)
+    failures = fail_behind_first_commit(monkeypatch, delta_sink.DeltaCommitter)
     env = environment(2, restart_strategy__type="fixed-delay", restart_strategy__fixed_delay__delay="1 ms")
     env.set_runtime_mode(RuntimeExecutionMode.BATCH)
     env.from_collection([(1, "a"), (2, "b")]).as_columns("n bigint, word string").sink_to(builder(path).build())

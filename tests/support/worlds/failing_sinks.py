@@ -21,6 +21,18 @@ def play(sink, script, snapshots, element_of=lambda value: value):
             sink.operator.notify_checkpoint_complete(step[1])
 
 
+def fail_behind_first_commit(monkeypatch, committer_class):
+    """Have the first committer that is closed fail, behind its commit; return what is empty once one has."""
+    failures = iter([RuntimeError("the planted failure behind the commit")])
+
+    def close(self):
+        for error in failures:
+            raise error
+
+    monkeypatch.setattr(committer_class, "close", close)
+    return failures
+
+
 def values_of(script):
     """The values of a script, without what else is done."""
     return [step for step in script if not isinstance(step, tuple)]
