@@ -15,6 +15,9 @@ committing process died or was too slow, so an abort first takes the manifest's 
 no link any more, and then looks whether a version is of its job. A number that was free because its version has been
 cleared away meanwhile is left again.
 
+A writer that numbers its commits, as a streaming query does, may repeat one whose outcome it does not know: the
+manifest tells the last number of each such writer, and what is committed already is not committed again.
+
 Files of a version that was replaced stay for a while (the retention), for readers that began before. What killed jobs
 have left is removed by the next commit: at once where their driver is known to be gone (same machine), else a day
 after it was last written.
@@ -29,7 +32,7 @@ import re
 import time
 import uuid
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from urllib.parse import unquote, urlsplit
 
 from flinkbuf.checkpoints.local_files import sync_directory
@@ -72,6 +75,21 @@ def local_path(path: str) -> str:
             "mounted at the same path; give that path, such as /mnt/data/flights"
         )
     return os.path.abspath(unquote(parts.path))
+
+
+@dataclass(frozen=True)
+class _Change:
+    """What a commit makes of the version before it."""
+
+    job: str
+    layout: Layout
+    files: tuple[DataFile, ...]
+    operation: str
+    batch: tuple[str, int] | None
+
+    def is_in(self, manifest: Manifest) -> bool:
+        """Whether a version has what the change would make: its batch, or a later one of the same writer."""
+        return self.batch is not None and manifest.batches.get(self.batch[0], -1) >= self.batch[1]
 
 
 def new_job() -> str:
@@ -230,6 +248,7 @@ class PartitionDataSet:
         *,
         retention_s: float = RETENTION_S,
         must_be_new: bool = False,
+        batch: tuple[str, int] | None = None,
     ) -> Manifest:
         """Make the files of a job the data set, or part of it: all of them at once, or none.
 
@@ -246,11 +265,14 @@ class PartitionDataSet:
             Seconds for which the files of a replaced version stay.
         must_be_new : bool
             Refuse if there is a data set already.
+        batch : tuple of (str, int), optional
+            A writer's name and the number of its commit, which grows. If this or a later one is committed, the files
+            are removed and nothing is changed.
 
         Returns
         -------
         Manifest
-            The new version.
+            The new version; the last one if the batch is in it.
 
         Raises
         ------
@@ -265,9 +287,10 @@ class PartitionDataSet:
             make_private_directories(self.directory(name))
         self._check_files(files)
         sync_directory(self.directory(DATA))
-        manifest = self._link_next(job, layout, tuple(files), operation, must_be_new)
+        change = _Change(job, layout, tuple(files), operation, batch)
+        manifest = self._link_next(change, must_be_new)
         try:
-            self._remove_files(job, kept={each.name for each in files})
+            self._remove_files(job, kept={each.name for each in files} if manifest.job == job else set())
             self._remove_records(job)
             self.sweep(retention_s)
         except (OSError, CorruptDataError) as error:  # the commit stands; the next one clears away
@@ -314,25 +337,26 @@ class PartitionDataSet:
                 if found != size:
                     raise OSError(errno.EIO, f"{found} bytes where a task has written {size}; write again", path)
 
-    def _link_next(
-        self, job: str, layout: Layout, files: tuple[DataFile, ...], operation: str, must_be_new: bool
-    ) -> Manifest:
-        temporary = self._temporary(job)
+    def _link_next(self, change: _Change, must_be_new: bool) -> Manifest:
+        temporary = self._temporary(change.job)
         try:
             for _ in range(_ATTEMPTS):
                 last = max(self.versions(), default=0)
                 if last and must_be_new:
                     raise FileExistsError(f"{self.path} holds a data set already; choose append or overwrite")
-                manifest = self._successor(last, job, layout, files, operation)
+                before = self._before(change)
+                if before is not None and change.is_in(before):
+                    return before
+                manifest = self._successor(last, before, change)
                 _write_synced(temporary, manifest.to_bytes())
-                self._check_not_aborted(job)
+                self._check_not_aborted(change.job)
                 path = self._manifest_path(manifest.version)
                 if _link(temporary, path):
                     if not self._fills_gap(manifest):
                         self._sync()
                         return manifest
                     os.unlink(path)
-                    self._check_files(files)
+                    self._check_files(change.files)
         finally:
             with contextlib.suppress(OSError):
                 os.unlink(temporary)
@@ -375,12 +399,25 @@ class PartitionDataSet:
                 error,
             )
 
-    def _successor(self, last: int, job: str, layout: Layout, files: tuple[DataFile, ...], operation: str) -> Manifest:
-        before = self._latest() if operation == "append" else None  # an overwrite replaces what is damaged, too
-        if before is not None:
+    def _before(self, change: _Change) -> Manifest | None:
+        """The version that a change builds upon; an overwrite replaces what is damaged, too."""
+        try:
+            return self._latest()
+        except CorruptDataError:
+            if change.operation != "overwrite":
+                raise
+            return None
+
+    def _successor(self, last: int, before: Manifest | None, change: _Change) -> Manifest:
+        layout, files, generation = change.layout, change.files, change.job
+        if before is not None and change.operation == "append":
             layout, files = self._appended(before, layout, files)
-            last = before.version
-        return Manifest(last + 1, job, int(self._now() * 1000), operation, layout, files)
+            last, generation = before.version, before.generation
+        batches = {} if before is None else dict(before.batches)
+        if change.batch is not None:
+            batches[change.batch[0]] = change.batch[1]
+        created_ms = int(self._now() * 1000)
+        return Manifest(last + 1, change.job, created_ms, change.operation, layout, files, generation, batches)
 
     def _appended(
         self, before: Manifest, layout: Layout, files: tuple[DataFile, ...]

@@ -11,7 +11,7 @@ import json
 import re
 import zlib
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 from flinkbuf.errors import CorruptDataError
@@ -19,7 +19,7 @@ from flinkbuf.errors import CorruptDataError
 T = TypeVar("T")
 
 FORMAT = "flinkbuf partition files"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2  # 1 knew neither generations nor batches
 HASH = "flink-key-group"  # Flink's key groups, as fb.by_key spreads them
 ROW_FORMAT = "flink-row"  # bytes of Flink's RowSerializer, framed by its record serializer
 SUBPARTITION_MAX = 32_768
@@ -112,6 +112,12 @@ class Manifest:
         Whether the files of the version before are still among them.
     layout : Layout
     files : tuple of DataFile
+        In the order in which they were appended.
+    generation : str
+        The job of the last overwrite, or else of the first version. Within a generation each subpartition is a log:
+        what is appended stands behind what was there. Empty: written by a flinkbuf that knew no generations.
+    batches : mapping of str to int
+        Of each writer that numbers its commits, such as a streaming query: the last number that is committed.
 
     Examples
     --------
@@ -127,6 +133,8 @@ class Manifest:
     operation: str
     layout: Layout
     files: tuple[DataFile, ...] = field(default=())
+    generation: str = ""
+    batches: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def record_count(self) -> int:
@@ -147,8 +155,10 @@ class Manifest:
             "operation": self.operation,
             "row_format": ROW_FORMAT,
             "hash": HASH,
-            **asdict(self.layout),
-            "files": [asdict(each) for each in self.files],
+            **vars(self.layout),
+            "files": [vars(each) for each in self.files],
+            "generation": self.generation,
+            "batches": dict(self.batches),
         }
         text = _canonical(body)
         head = _canonical({"format": FORMAT, "format_version": FORMAT_VERSION, "crc32": _checksum(text)})
@@ -188,6 +198,8 @@ class Manifest:
             reader.member(body, "operation", str, "body"),
             layout,
             tuple(reader.file(each, layout, f"body.files[{index}]") for index, each in enumerate(files)),
+            reader.optional_text(body, "generation", "body") or "",
+            reader.batches(body),
         )
 
 
@@ -295,6 +307,10 @@ class _Reader:
                 raise self.damaged(f"{place}[{index}]", f"int must stand here, not {value!r:.80}")
             self._check_range(value, 0, SIZE_MAX, f"{place}[{index}]")
         return tuple(values)
+
+    def batches(self, body: dict[str, object]) -> dict[str, int]:
+        found = self.member(body, "batches", dict, "body") if "batches" in body else {}
+        return {name: self.number(found, name, 0, SIZE_MAX, "body.batches") for name in found}
 
     def optional_text(self, of: dict[str, object], name: str, where: str) -> str | None:
         return None if of.get(name) is None else self.member(of, name, str, where)

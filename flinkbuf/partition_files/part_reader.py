@@ -38,6 +38,8 @@ class Piece:
     ----------
     subpartitions : tuple of (int, int, int)
         Number, records and checksum of each.
+    rows : tuple of (int, int), optional
+        Of the only subpartition: the first row to read, and the one behind the last. Left out: all of them.
     """
 
     name: str
@@ -48,9 +50,10 @@ class Piece:
     segment_size: int
     compression: str | None
     subpartitions: tuple[tuple[int, int, int], ...]
+    rows: tuple[int, int] | None = None
 
     @classmethod
-    def of(cls, file: DataFile, chosen: Sequence[int]) -> Piece:
+    def of(cls, file: DataFile, chosen: Sequence[int], rows: tuple[int, int] | None = None) -> Piece:
         """What a manifest says of them."""
         return cls(
             file.name,
@@ -61,7 +64,22 @@ class Piece:
             file.segment_size,
             file.compression,
             tuple((index, file.records[index], file.checksums[index]) for index in chosen),
+            rows,
         )
+
+
+@dataclass(frozen=True)
+class Span:
+    """Rows of a subpartition in one file; all of them where `rows` is left out."""
+
+    file: DataFile
+    index: int
+    rows: tuple[int, int] | None = None
+
+    @property
+    def size(self) -> int:
+        """Bytes that it takes to read it: rows are found by those before them."""
+        return self.file.sizes[self.index]
 
 
 def cut_pieces(
@@ -80,26 +98,34 @@ def cut_pieces(
     ...  for each in cut_pieces([one, two], [0, 1, 2], 10)]
     [[('00000', [0, 1])], [('00001', [2])]]
     """
-    wanted = [[(file, index) for file in files if file.records[index]] for index in subpartitions]
-    total = sum(file.sizes[index] for pieces in wanted for file, index in pieces)
+    return cut_spans(
+        [[Span(file, index) for file in files if file.records[index]] for index in subpartitions], task_size
+    )
+
+
+def cut_spans(wanted: Sequence[Sequence[Span]], task_size: int | None = None) -> list[tuple[Piece, ...]]:
+    """Cut into tasks, as `cut_pieces`, what is wanted of each subpartition."""
+    total = sum(span.size for spans in wanted for span in spans)
     count = -(-total // (task_size or DEFAULT_TASK_SIZE))
     share = total / max(1, count, 0 if task_size else min(_TASKS_MIN, total // _TASK_SIZE_MIN))
-    cut: dict[int, list[tuple[DataFile, int]]] = {}
+    cut: dict[int, list[Span]] = {}
     position = 0
-    for pieces in wanted:
-        size = sum(file.sizes[index] for file, index in pieces)
-        for group in [pieces] if size <= share else [[piece] for piece in pieces]:
-            group_size = sum(file.sizes[index] for file, index in group)
+    for spans in wanted:
+        size = sum(span.size for span in spans)
+        for group in [spans] if size <= share else [[span] for span in spans]:
+            group_size = sum(span.size for span in group)
             cut.setdefault(int((position + group_size / 2) / share) if group_size else 0, []).extend(group)
             position += group_size
-    return [_by_file(pieces) for pieces in cut.values() if pieces]
+    return [_by_file(spans) for spans in cut.values() if spans]
 
 
-def _by_file(pieces: Sequence[tuple[DataFile, int]]) -> tuple[Piece, ...]:
-    by_file: dict[str, tuple[DataFile, list[int]]] = {}
-    for file, index in pieces:
-        by_file.setdefault(file.name, (file, []))[1].append(index)
-    return tuple(Piece.of(file, chosen) for file, chosen in by_file.values())
+def _by_file(spans: Sequence[Span]) -> tuple[Piece, ...]:
+    whole: dict[str, tuple[DataFile, list[int]]] = {}
+    for span in spans:
+        if span.rows is None:
+            whole.setdefault(span.file.name, (span.file, []))[1].append(span.index)
+    pieces = [Piece.of(file, chosen) for file, chosen in whole.values()]
+    return (*pieces, *(Piece.of(span.file, [span.index], span.rows) for span in spans if span.rows is not None))
 
 
 def read_pieces(
@@ -134,6 +160,33 @@ def read_pieces(
     FileNotFoundError
         If a file is gone, as after an overwrite.
     """
+    whole = [piece for piece in pieces if piece.rows is None]
+    yield from _read_whole(directory, whole, schema, max_rows, columns, max_bytes)
+    for piece in pieces:
+        if piece.rows is not None:
+            yield from _rows_of(_read_whole(directory, [piece], schema, max_rows, columns, max_bytes), *piece.rows)
+
+
+def _rows_of(batches: Iterator[pa.RecordBatch], first: int, end: int) -> Iterator[pa.RecordBatch]:
+    """Some rows of a subpartition, which is read no further than that."""
+    position = 0
+    for batch in batches:
+        found = batch.slice(max(0, first - position), max(0, end - max(first, position)))
+        position += batch.num_rows
+        if found.num_rows:
+            yield found
+        if position >= end:
+            return
+
+
+def _read_whole(
+    directory: str,
+    pieces: Sequence[Piece],
+    schema: object,
+    max_rows: int,
+    columns: Sequence[str] | None,
+    max_bytes: int,
+) -> Iterator[pa.RecordBatch]:
     source = _Buffers(directory, pieces)
     found = 0
     codec = record_type(schema).codec

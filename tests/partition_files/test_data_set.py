@@ -355,6 +355,65 @@ def test_killed_at_any_step_a_writer_leaves_the_old_rows_or_the_new_ones(tmp_pat
     assert len(outcomes) > 20
 
 
+def write_batch(data_set, text, number, operation="append", writer="query", owner=ALIVE):
+    job = new_job()
+    part = write_part(data_set, job, text, owner)
+    return data_set.commit(job, LAYOUT, [part], operation, retention_s=0, batch=(writer, number))
+
+
+def test_a_batch_that_is_committed_already_changes_nothing(data_set):
+    write_batch(data_set, "a", 0)
+    write_batch(data_set, "b", 1)
+    write_batch(data_set, "of another one", 0, writer="other query")
+    write(data_set, "by hand", "append")
+    last = data_set.manifest()
+    for number in (0, 1):
+        assert write_batch(data_set, "again", number) == last
+    assert texts(data_set) == ["a", "b", "of another one", "by hand"]
+    assert len(data_files(data_set)) == 8
+    assert os.listdir(data_set.directory("_jobs")) == []
+    write(data_set, "whole")
+    assert write_batch(data_set, "again", 1, "overwrite").version == data_set.manifest().version
+    write_batch(data_set, "c", 2)
+    assert texts(data_set) == ["whole", "c"]
+    assert data_set.manifest().batches == {"query": 2, "other query": 0}
+
+
+def test_a_batch_whose_writer_is_killed_at_any_step_counts_once_when_it_is_repeated(tmp_path, clock):
+    for step in range(1000):
+        data_set = PartitionDataSet(str(tmp_path / str(step)), clock)
+        write_batch(data_set, "old", 6)
+        killed = die_at(step, lambda data_set=data_set: write_batch(data_set, "new", 7, owner=DEAD))
+        write_batch(data_set, "new", 7)
+        assert texts(data_set) == ["old", "new"]
+        write_batch(data_set, "last", 8)
+        assert texts(data_set) == ["old", "new", "last"]
+        assert len(data_files(data_set)) == 6
+        if not killed:
+            assert step > 20
+            return
+    raise AssertionError("it was killed each time")
+
+
+def test_of_two_drivers_with_one_batch_one_commits_it(data_set):
+    write_batch(data_set, "old", 0)
+    barrier = threading.Barrier(4)
+
+    def one():
+        job = new_job()
+        part = write_part(data_set, job, "new")
+        barrier.wait()
+        data_set.commit(job, LAYOUT, [part], "append", batch=("query", 1))
+
+    threads = [threading.Thread(target=one) for _ in range(4)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert texts(data_set) == ["old", "new"]
+    assert len(data_files(data_set)) == 4
+
+
 def test_killed_in_the_middle_of_a_sweep_the_next_one_goes_on(tmp_path, clock):
     for step in range(100):
         data_set = PartitionDataSet(str(tmp_path / str(step)), clock)

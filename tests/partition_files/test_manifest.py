@@ -27,7 +27,7 @@ FILE = DataFile(
     "1",
     "9",
 )
-MANIFEST = Manifest(7, "0123456789abcdef", 1_700_000_000_000, "append", LAYOUT, (FILE,))
+MANIFEST = Manifest(7, "0123456789abcdef", 1_700_000_000_000, "append", LAYOUT, (FILE,), "a" * 16, {"query": 3})
 
 texts = st.text(max_size=8)
 counts = st.lists(st.integers(0, 2**62), min_size=3, max_size=3).map(tuple)
@@ -52,6 +52,14 @@ files = st.builds(
 def test_what_is_written_is_read(version, job, created_ms, record_type, found):
     manifest = Manifest(version, job, created_ms, "overwrite", replace(LAYOUT, record_type=record_type), found)
     assert Manifest.parse(manifest.to_bytes(), "x") == manifest
+
+
+def test_a_document_of_the_first_format_is_read():
+    document = json.loads(MANIFEST.to_bytes())
+    body = {name: value for name, value in document["body"].items() if name not in ("generation", "batches")}
+    text = json.dumps(body, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    old = document | {"format_version": 1, "crc32": f"{zlib.crc32(text.encode()):08x}", "body": body}
+    assert Manifest.parse(json.dumps(old).encode(), "x") == replace(MANIFEST, generation="", batches={})
 
 
 def test_every_flipped_bit_is_found():
@@ -91,6 +99,9 @@ def with_body(**changes):
         ({"key": ["z"]}, "body.key: the schema has no column 'z'"),
         ({"key": "k"}, "list must stand here"),
         ({"files": [7]}, r"body.files\[0\]: dict must stand here"),
+        ({"generation": 7}, "body.generation: str must stand here"),
+        ({"batches": {"query": -1}}, "body.batches.query: -1 is not between"),
+        ({"batches": []}, "body.batches: dict must stand here"),
     ],
 )
 def test_a_whole_document_of_somebody_else_is_refused(changes, message):
@@ -122,7 +133,7 @@ def test_a_file_that_cannot_be_is_refused(changes, message):
         (b'{"a": 1}', "byte 0: this is no manifest of flinkbuf"),
         (b"[1]", "byte 0: this is no manifest"),
         (b"[" * 100_000, "nested too deep|no JSON"),
-        (b'{"format": "flinkbuf partition files", "format_version": 2}', "2 is not known.*a later version"),
+        (b'{"format": "flinkbuf partition files", "format_version": 3}', "3 is not known.*a later version"),
         (b'{"format": "flinkbuf partition files"}', "format_version: this is missing"),
     ],
 )

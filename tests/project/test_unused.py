@@ -24,6 +24,9 @@ CALLED_ELSEWHERE = {
     **dict.fromkeys(["readinto", "seekable", "writable"], "io, of a raw file"),
     "reducer_override": "pickle, of a pickler",
     "addInPlace": "PySpark, of an accumulator",
+    **dict.fromkeys(["streamReader", "streamWriter"], "PySpark, of a data source"),
+    **dict.fromkeys(["initialOffset", "latestOffset", "reportLatestOffset"], "PySpark, of a stream reader"),
+    **dict.fromkeys(["getDefaultReadLimit", "prepareForTriggerAvailableNow"], "PySpark, of a stream reader"),
     **dict.fromkeys(
         ["getListState", "deleteIfExists", "listTimers", "appendValue", "appendList", "containsKey", "removeKey"],
         "processors of users, on Spark's handle and its states",

@@ -12,9 +12,11 @@ from flinkbuf.config import parse_duration_ms, parse_size
 from flinkbuf.partition_files.data_set import RETENTION_S
 from flinkbuf.partition_files.manifest import COMPRESSIONS, SUBPARTITION_MAX
 
-WRITE = ("key", "num_partitions", "compression", "if_exists", "retention", "memory")
-READ = ("keys", "subpartitions", "pushdown", "task_size", "max_rows")
+WRITE = ("key", "num_partitions", "compression", "if_exists", "retention", "memory", "writer", "batch")
+READ = ("keys", "subpartitions", "pushdown", "task_size", "max_rows", "starting", "max_rows_per_trigger")
+SPARKS = ("path", "checkpointlocation", "queryname")  # what Spark says by options, too
 IF_EXISTS = ("append", "error", "ignore")
+STARTING = ("earliest", "latest")
 DEFAULT_PARTITIONS = 64
 DEFAULT_MEMORY = 64 << 20  # bytes of buffers for each task that writes
 DEFAULT_MAX_ROWS = 65_536
@@ -37,6 +39,7 @@ class WriteOptions:
     if_exists: str = "append"
     retention_s: float = RETENTION_S
     memory: int = DEFAULT_MEMORY
+    batch: tuple[str, int] | None = None  # a writer's name, and which of its commits this is
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> WriteOptions:
@@ -49,6 +52,7 @@ class WriteOptions:
             _choice("if_exists", options.get("if_exists", "append"), IF_EXISTS),
             _named("retention", parse_duration_ms, options.get("retention", f"{int(RETENTION_S)} s")) / 1000,
             _named("memory", parse_size, options.get("memory", str(DEFAULT_MEMORY))),
+            _batch(options.get("writer"), options.get("batch")),
         )
 
 
@@ -69,11 +73,14 @@ class ReadOptions:
     pushdown: bool | None = None  # None: where it is safe
     task_size: int | None = None  # None: what suits the data
     max_rows: int = DEFAULT_MAX_ROWS
+    starting: str = "earliest"
+    max_rows_per_trigger: int | None = None  # None: all that there are
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> ReadOptions:
         """Read them; ValueError names the one that is wrong."""
         pushdown = options.get("pushdown")
+        per_trigger = options.get("max_rows_per_trigger")
         return cls(
             _path(options),
             _keys(options.get("keys")),
@@ -81,11 +88,13 @@ class ReadOptions:
             None if pushdown is None else _choice("pushdown", pushdown, ("true", "false")) == "true",
             max(1, _named("task_size", parse_size, options["task_size"])) if "task_size" in options else None,
             _number("max_rows", options.get("max_rows", str(DEFAULT_MAX_ROWS)), 1 << 24),
+            _choice("starting", options.get("starting", "earliest"), STARTING),
+            None if per_trigger is None else _number("max_rows_per_trigger", per_trigger, 1 << 62),
         )
 
 
 def _path(options: Mapping[str, str]) -> str:
-    unknown = sorted(name for name in options if name.lower() not in ("path", *WRITE, *READ))
+    unknown = sorted(name for name in options if name.lower() not in (*SPARKS, *WRITE, *READ))
     if unknown:
         raise ValueError(f"there is no option {unknown[0]!r}; there are {', '.join((*WRITE, *READ))}")
     path = options.get("path")
@@ -135,6 +144,17 @@ def _number(name: str, text: str, most: int) -> int:
     if not 1 <= value <= most:
         raise ValueError(f"the option {name} is a number from 1 to {most}, got {text!r}")
     return value
+
+
+def _batch(writer: str | None, number: str | None) -> tuple[str, int] | None:
+    if writer is None and number is None:
+        return None
+    if not writer or number is None or not number.isdecimal() or int(number) >= 1 << 62:
+        raise ValueError(
+            "the options writer and batch go together: a name, and a number from 0 that grows from one write of that "
+            f"name to the next; got {writer!r} and {number!r}"
+        )
+    return writer, int(number)
 
 
 def _compression(text: str) -> str | None:

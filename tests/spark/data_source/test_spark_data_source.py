@@ -25,15 +25,15 @@ from flinkbuf.partition_files.data_set import PartitionDataSet  # noqa: E402
 from flinkbuf.partition_files.description import describe  # noqa: E402
 from flinkbuf.partition_files.manifest import DataFile  # noqa: E402
 from flinkbuf.records.spark_arrow import arrow_schema_of  # noqa: E402
-from flinkbuf.spark.data_source.data_source import (  # noqa: E402
+from flinkbuf.spark.data_source.data_source import FlinkbufDataSource  # noqa: E402
+from flinkbuf.spark.data_source.filters import candidates_of, values_of_json  # noqa: E402
+from flinkbuf.spark.data_source.options import ReadOptions  # noqa: E402
+from flinkbuf.spark.data_source.reader import (  # noqa: E402
     KEEPS_PLANS_APART,
-    FlinkbufDataSource,
     OptionalPushdownReader,
     PushdownReader,
     slices_of,
 )
-from flinkbuf.spark.data_source.filters import candidates_of, values_of_json  # noqa: E402
-from flinkbuf.spark.data_source.options import ReadOptions  # noqa: E402
 
 PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 
