@@ -101,8 +101,9 @@ def does_not_hang(sc):
     timer.join()
 
 
-def pytest_collection_finish():
-    """What stays until the end (twelve thousand tests) need not be looked through again for every one that counts."""
+@pytest.fixture(scope="module", autouse=True)
+def what_stays_is_looked_through_once():
+    """Collected tests and imported modules stay to the end: the many collections of garbage need not look at them."""
     gc.collect()
     gc.freeze()
 
