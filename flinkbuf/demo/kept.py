@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from flinkbuf.demo.analysis import AircraftYear, Departure
 from flinkbuf.partition_files.data_set import PartitionDataSet
+from flinkbuf.spark.data_source.registration import register_data_source
 
 if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession
@@ -74,6 +75,7 @@ def keep(spark: SparkSession, years: Iterable[AircraftYear], path: Path) -> Kept
     """
     expected = sorted(years)
     location = str(path.resolve())
+    register_data_source(spark)  # PySpark does not find it where flinkbuf is installed for work on it
     started = time.perf_counter()
     frame = spark.createDataFrame(expected, YEAR_COLUMNS)
     writer = frame.write.format("flinkbuf").option("key", "tailnum").option("num_partitions", SUBPARTITIONS)
