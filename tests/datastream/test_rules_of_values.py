@@ -7,6 +7,8 @@ import time
 import traceback
 from collections import Counter
 
+import numpy as np
+import pyarrow as pa
 import pytest
 from support.data.equal_keys import PAIRS, TableWindow
 
@@ -374,6 +376,21 @@ def test_elements_of_a_collection_are_as_they_were_and_share_nothing(place):
     row["number"] = 7
     found = [stream.execute_and_collect() for stream in streams]
     assert [sorted(each) for each in found] == [[1, 1, 1], [[1], [2]], [1, 2, 3]]
+
+
+@PLACES
+def test_batches_of_a_generator_stay_as_they_were(place):
+    """Its array of numpy is the memory of the batches."""
+
+    def batches():
+        numbers = np.zeros(3)
+        for number in range(20):
+            numbers[:] = number
+            yield pa.record_batch({"x": numbers})
+
+    env = environment(target=place[0], parallelism=place[1])
+    found = collected(env.add_source(batches).as_columns("x double"))
+    assert sorted(row.x for row in found) == sorted(3 * [*map(float, range(20))])
 
 
 def test_records_of_the_program_stay_as_they_are():

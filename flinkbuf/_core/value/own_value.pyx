@@ -4,7 +4,8 @@ What can never change has as many holders as like: numbers, texts, bytes, dates,
 frozensets and frozen dataclasses of such. All else is copied where it would get a second holder: state keeps what it
 was given and gives what it keeps, a record goes several ways. A tree of lists, dicts, sets and plain objects is copied
 part by part. What stands at two places of a value, holds itself, or says itself how it is copied, goes through the
-bytes of undeclared values, and so comes out as after a restore.
+bytes of undeclared values, and so comes out as after a restore. Arrow's arrays and batches do not change, but the
+memory of numpy or pandas may do that they were made over.
 """
 
 import collections
@@ -38,6 +39,7 @@ cdef enum kind:
     A_BYTEARRAY
     COPIES_ITSELF   # by its method copy(), if none of its items can change
     PLAIN           # an object that is its attributes and nothing else
+    OF_ARROW        # can change if its memory can
     OTHER
 
 cdef enum:
@@ -55,9 +57,8 @@ cdef set FIXED_CLASSES = {
     type(None), bool, range, slice, type(Ellipsis), type(NotImplemented), datetime.timezone, zoneinfo.ZoneInfo,
     types.FunctionType, types.BuiltinFunctionType, types.ModuleType, *BASES,
 }
-cdef tuple ARROW_CLASSES = (
-    "Array", "ChunkedArray", "RecordBatch", "Table", "Scalar", "Schema", "Field", "DataType",
-)
+cdef tuple ARROW_DATA = ("Array", "ChunkedArray", "RecordBatch", "Table")
+cdef tuple ARROW_CLASSES = ("Scalar", "Schema", "Field", "DataType")
 cdef dict known_kinds = {}
 cdef dict field_names = {}  # of frozen dataclasses
 
@@ -120,6 +121,8 @@ cdef bint is_fixed_at(PyObject* value, int depth) except -1:
     its_kind = kind_at(FB_TYPE_OF(value))
     if its_kind == FIXED:
         return True
+    if its_kind == OF_ARROW:
+        return has_fixed_memory(<object>value)
     if its_kind > FROZEN or depth > MAX_DEPTH:
         return False
     if its_kind == A_TUPLE:
@@ -176,6 +179,8 @@ cdef int classified(object class_) except -1:
         return A_TUPLE if adds_nothing(class_, tuple) or class_.__module__ == "pyspark.sql.types" else OTHER
     if class_ in COPYING or is_array_class(class_):
         return COPIES_ITSELF
+    if is_arrow_class(class_, ARROW_DATA):
+        return OF_ARROW
     if any([issubclass(class_, base) and adds_nothing(class_, base) for base in BASES]) or is_of_library(class_):
         return FIXED
     if is_frozen_dataclass(class_):
@@ -203,11 +208,18 @@ cdef bint adds_nothing(object class_, object base) except -1:
 
 
 cdef bint is_of_library(object class_) except -1:
-    """Scalars of numpy, and what pyarrow has. While another thread imports these, they have no such names yet."""
-    numpy, arrow = sys.modules.get("numpy"), sys.modules.get("pyarrow")
+    """Scalars of numpy, and what pyarrow has beside arrays. While another thread imports these, they have no such names
+    yet.
+    """
+    numpy = sys.modules.get("numpy")
     if issubclass(class_, getattr(numpy, "generic", ())):
         return not issubclass(class_, (numpy.void, numpy.object_))
-    return issubclass(class_, tuple([getattr(arrow, name) for name in ARROW_CLASSES if hasattr(arrow, name)]))
+    return is_arrow_class(class_, ARROW_CLASSES)
+
+
+cdef bint is_arrow_class(object class_, tuple names) except -1:
+    arrow = sys.modules.get("pyarrow")
+    return issubclass(class_, tuple([getattr(arrow, name) for name in names if hasattr(arrow, name)]))
 
 
 cdef bint is_frozen_dataclass(object class_) except -1:
@@ -281,6 +293,8 @@ cdef object tree_of(PyObject* value, int depth):
         return set(<object>value)
     if its_kind == COPIES_ITSELF and holds_fixed_items(<object>value):
         return (<object>value).copy()
+    if its_kind == OF_ARROW:
+        return value_of_arrow(<object>value)
     return NO_TREE
 
 
@@ -356,6 +370,56 @@ cdef object object_of(object value, int depth):
     made = object.__new__(type(value))
     made.__dict__.update(attributes)
     return made
+
+
+# ---- what pyarrow has
+
+
+cdef bint has_fixed_memory(object value) except -1:
+    """Whether nobody can write into the memory of an array, a batch or a table. Arrow's own counts as memory that can
+    be written into, too, until it was copied once: nothing tells it from numpy's.
+    """
+    cdef bint is_array = hasattr(value, "buffers")
+    if not is_array:
+        for part in value.chunks if hasattr(value, "chunks") else value.columns:
+            if not has_fixed_memory(part):
+                return False
+        return True
+    for buffer in value.buffers():
+        if buffer is not None and buffer.is_mutable and buffer.size:
+            return False
+    return not hasattr(value, "dictionary") or has_fixed_memory(value.dictionary)
+
+
+cdef object value_of_arrow(object value):
+    """A copy over memory that nobody can write into."""
+    import pyarrow
+
+    if isinstance(value, pyarrow.RecordBatch):
+        return batch_of_arrow(pyarrow, value)
+    if isinstance(value, pyarrow.Table):
+        batches = [batch_of_arrow(pyarrow, each) for each in value.to_batches()]
+        return pyarrow.Table.from_batches(batches, value.schema)
+    if isinstance(value, pyarrow.ChunkedArray):
+        return pyarrow.chunked_array([value_of_arrow(each) for each in value.chunks], value.type)
+    return batch_of_arrow(pyarrow, pyarrow.record_batch([value], [""])).column(0)
+
+
+cdef object batch_of_arrow(object pyarrow, object batch):
+    if not has_dictionary(batch.schema):
+        return pyarrow.ipc.read_record_batch(batch.serialize(), batch.schema)
+    file = pyarrow.BufferOutputStream()  # dictionaries come before their batch there
+    with pyarrow.ipc.new_stream(file, batch.schema) as stream:
+        stream.write_batch(batch)
+    return pyarrow.ipc.open_stream(file.getvalue()).read_next_batch()
+
+
+cdef bint has_dictionary(object type_) except -1:
+    """Whether a part of a type, or of a schema, is a dictionary."""
+    if hasattr(type_, "dictionary") or hasattr(type_, "index_type"):
+        return True
+    parts = type_ if hasattr(type_, "names") else [type_.field(i) for i in range(type_.num_fields)]
+    return any([has_dictionary(part.type) for part in parts])
 
 
 # ---- types

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from flinkbuf._core.value.own_value import copied
 from flinkbuf.spark.async_map.arrow_values import null_part
 
 if TYPE_CHECKING:
@@ -155,7 +156,7 @@ class SmallBatches:
             yield from self.take()
             yield batch
         elif batch.num_rows:
-            self._waiting.append(batch)
+            self._waiting.append(copied(batch))  # the function may go on changing arrays of numpy that it gave
             self._row_count += batch.num_rows
             self._size += batch.nbytes
             if self._row_count >= MAX_ROWS or self._size >= MAX_BYTES:

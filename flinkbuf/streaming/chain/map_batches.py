@@ -290,7 +290,11 @@ def is_polars(value: object) -> bool:
 
 
 def record_batches(result: Any) -> Iterable[pyarrow.RecordBatch]:
-    """Yield a batch of any kind as batches of pyarrow."""
+    """Yield a batch of any kind as batches of pyarrow.
+
+    They may be over the memory of arrays of numpy, and tell so to who keeps them, which none does that came through
+    Arrow's C interface.
+    """
     import pyarrow as pa
 
     if isinstance(result, pa.RecordBatch):
@@ -298,6 +302,10 @@ def record_batches(result: Any) -> Iterable[pyarrow.RecordBatch]:
     result = _plain(result)
     if is_polars(result):
         result = result.to_arrow()  # its stream has views of texts, of which pyarrow can take no rows
+    if isinstance(result, pa.RecordBatch):
+        return (result,)
+    if isinstance(result, pa.Table):
+        return result.to_batches()
     if hasattr(result, "__arrow_c_stream__"):
         return pa.RecordBatchReader.from_stream(result)
     if hasattr(result, "__arrow_c_array__"):

@@ -160,7 +160,7 @@ class CollectBatchesOperator(CollectSinkOperator):
         return self._pages.row_count
 
     def _batch_of(self, value: Any) -> object:
-        return without_dictionaries(self._pages.element_of(value).batch)
+        return copied(without_dictionaries(self._pages.element_of(value).batch))
 
 
 class PendingCommits:
@@ -346,7 +346,8 @@ class BatchWriterOperator(SinkWriterOperator):
         """Give the writer the batch of an element, or of the page of one."""
         element = self._pages.element_of(value)
         self.sink_context.timestamps = element.timestamps
-        super().process_element(without_dictionaries(element.batch), timestamp)
+        # Writers keep batches, while a function before them may go on changing the arrays of numpy that it gave.
+        super().process_element(copied(without_dictionaries(element.batch)), timestamp)
 
 
 class CommitterOperator(SinkFunctionOperator):

@@ -3,12 +3,14 @@ import dataclasses
 import datetime
 import decimal
 import enum
+import pickle
 import sys
 import threading
 import types
 import uuid
 
 import numpy
+import pyarrow as pa
 import pytest
 
 import flinkbuf as fb
@@ -145,6 +147,33 @@ def test_arrays_and_objects_with_slots_are_copied():
     own = copied(slotted)
     slotted.items.append(2)
     assert own.items == [1]
+
+
+def test_what_arrow_has_is_copied_if_its_memory_is_that_of_an_array():
+    """Copied once, it is fixed."""
+    numbers = numpy.arange(3)
+    array = pa.array(numbers)
+    batch = pa.record_batch({"a": array, "b": pa.array(["x", "y", "x"]).dictionary_encode()}, metadata={"m": "n"})
+    values = [
+        array,
+        pa.chunked_array([array, array]),
+        batch,
+        pa.table({"a": array}),
+        pa.StructArray.from_arrays([array], ["a"]),
+        pa.DictionaryArray.from_arrays(pa.array([0, 2]), array),
+        {"tags": [batch.slice(1)]},
+        pa.ListArray.from_arrays([0, 3], pa.DictionaryArray.from_arrays(array, ["x", "y", "z"])),
+    ]
+    expected = [pickle.loads(pickle.dumps(value)) for value in values]
+    assert not any(map(is_fixed_value, values))
+    copies = [copied(value) for value in values]
+    numbers[:] = 1
+    assert copies == expected and [type(copy) for copy in copies] == [type(value) for value in values]
+    assert copies[2].schema.equals(batch.schema, check_metadata=True)
+    assert all(is_fixed_value(copy) and copied(copy) is copy for copy in copies if type(copy) is not dict)
+    for nothing in (pa.chunked_array([], pa.int64()), pa.array([], pa.string()), pa.table({"a": numbers[:0]})):
+        assert copied(nothing).equals(nothing)
+    assert copied(batch.select([])).num_rows == 3
 
 
 def test_a_library_that_another_thread_imports_has_no_values_yet(monkeypatch):

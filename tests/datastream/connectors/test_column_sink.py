@@ -6,9 +6,11 @@ import json
 import pathlib
 import time
 
+import numpy as np
 import pytest
 
 pa = pytest.importorskip("pyarrow")
+pd = pytest.importorskip("pandas")
 import pyarrow.parquet as pq  # noqa: E402
 
 from flinkbuf.common import Configuration, Types  # noqa: E402
@@ -305,6 +307,34 @@ def test_the_program_is_given_batches():
     assert sorted(last.to_pydict()["n_max"]) == sorted(sum(range(k, 100, 3)) for k in range(3))
     empty = environment().from_collection(table.slice(0, 0)).as_columns()
     assert list(empty.execute_and_collect_batches("nothing")) == []
+
+
+class SameArray:
+    """Writes into one array of numpy for each batch, and gives the batch over it."""
+
+    def __init__(self, make):
+        self.numbers = np.zeros(10, np.int64)
+        self.make = make
+
+    def __call__(self, batch):
+        found = self.numbers[: len(batch)]
+        np.negative(batch["n"].to_numpy(), out=found)
+        return self.make({"k": batch["k"].to_numpy(), "n": found})
+
+
+@pytest.mark.parametrize("make", [dict, pa.record_batch, pa.table, pd.DataFrame], ids=lambda make: make.__name__)
+def test_batches_over_an_array_that_their_function_uses_again_stay_what_they_were(tmp_path, make):
+    rows = [(1, n) for n in range(40)]
+
+    def negated(env):
+        return pairs(env, rows).as_records().as_columns("k int, n bigint", max_rows=9).map_batches(SameArray(make))
+
+    env = environment()
+    negated(env).sink_to(sink_of(tmp_path).build())
+    env.execute()
+    assert written(tmp_path) == sorted((k, -n) for k, n in rows)
+    with negated(environment()).execute_and_collect_batches() as batches:
+        assert [-n for batch in list(batches) for n in batch["n"].to_pylist()] == [n for _, n in rows]
 
 
 def test_a_job_waits_for_a_program_that_reads_batches_slowly():

@@ -7,6 +7,7 @@ import datetime
 import traceback
 from decimal import Decimal
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -69,6 +70,16 @@ def test_small_results_go_to_spark_together_and_large_ones_alone():
     many = [pa.nulls(1, pa.int64())] * 2
     twice = run(lambda batches: [pa.record_batch(many, ["k", "n"])] * 5, [batch_of(*range(MAX_ROWS // 4))])
     assert [batch.num_rows for batch in twice] == [MAX_ROWS, MAX_ROWS // 4]
+
+
+def test_small_results_are_what_they_were_though_the_function_uses_its_arrays_again():
+    key, size = np.zeros(1, np.int64), np.zeros(1, np.int64)
+
+    def sizes(of, batches):
+        key[0], size[0] = of[0].as_py(), sum(batch.num_rows for batch in batches)
+        yield pa.record_batch({"k": key, "n": size})
+
+    assert rows(run(sizes, [batch_of(1, 2, 2), batch_of(2, 3)], takes_key=True)) == [(1, 1), (2, 3), (3, 1)]
 
 
 def test_results_wait_no_longer_than_the_batch_that_they_are_slices_of():
