@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from flinkbuf.datastream.arguments import check_function, check_is_object
 from flinkbuf.datastream.data_stream_sink import CloseableIterator
-from flinkbuf.datastream.joined_streams import JoinedColumnStreams
+from flinkbuf.datastream.joined_streams import JoinedColumnStreams, sliced_windows_of
 from flinkbuf.datastream.program.column_factories import (
     AsRecordsFactory,
     ColumnAggregateFactory,
@@ -37,7 +37,7 @@ from flinkbuf.streaming.columns.column_functions import check_expression
 from flinkbuf.streaming.columns.column_value_state import ColumnValueState
 from flinkbuf.streaming.columns.keyed_batch_function import KeyedBatchContext, KeyedBatchFunction
 from flinkbuf.streaming.columns.ranked_rows import MAX_ORDERS, RankedRows
-from flinkbuf.streaming.columns.sliced_windows import CumulatingWindows, SlicedWindows
+from flinkbuf.streaming.columns.sliced_windows import SlicedWindows
 from flinkbuf.streaming.sinks.collect import BATCHES_CAPACITY, Collector
 from flinkbuf.streaming.sinks.sink import Sink, SupportsPreprocessing
 from flinkbuf.streaming.sinks.sink_factories import CollectBatchesFactory
@@ -45,11 +45,6 @@ from flinkbuf.streaming.time.watermark_strategy import WatermarkStrategy
 from flinkbuf.streaming.windows.assigner import WindowAssigner
 from flinkbuf.streaming.windows.count_windows import CountSlidingWindowAssigner, CountTumblingWindowAssigner
 from flinkbuf.streaming.windows.session_windows import EventTimeSessionWindows
-from flinkbuf.streaming.windows.time_windows import (
-    CumulatingEventTimeWindows,
-    SlidingEventTimeWindows,
-    TumblingEventTimeWindows,
-)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -1326,10 +1321,9 @@ def _windows_of(
     assigner: Any,
 ) -> SlicedWindows | EventTimeSessionWindows | CountTumblingWindowAssigner | CountSlidingWindowAssigner:
     """Return what the operator is told of an assigner; one that a user has derived may do anything with a record."""
-    if type(assigner) in (TumblingEventTimeWindows, SlidingEventTimeWindows):
-        return SlicedWindows(assigner.size_ms, assigner.slide_ms, assigner.offset_ms)
-    if type(assigner) is CumulatingEventTimeWindows:
-        return CumulatingWindows(assigner.size_ms, assigner.step_ms, assigner.offset_ms)
+    windows = sliced_windows_of(assigner)
+    if windows is not None:
+        return windows
     if type(assigner) in (EventTimeSessionWindows, CountTumblingWindowAssigner):
         return assigner
     if type(assigner) is CountSlidingWindowAssigner and assigner.window_slide <= assigner.window_size:

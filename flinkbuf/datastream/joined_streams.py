@@ -21,6 +21,7 @@ from flinkbuf.datastream.program.operator_factories import IntervalJoinFactory
 from flinkbuf.streaming.chain.functions import CoGroupFunction, FlatJoinFunction, JoinFunction, KeySelector
 from flinkbuf.streaming.chain.output_tag import OutputTag
 from flinkbuf.streaming.chain.process_functions import ProcessJoinFunction
+from flinkbuf.streaming.columns.sliced_windows import CumulatingWindows, SlicedWindows
 from flinkbuf.streaming.windows.assigner import WindowAssigner
 from flinkbuf.streaming.windows.co_group import (
     CoGroupWindowFunction,
@@ -30,7 +31,11 @@ from flinkbuf.streaming.windows.co_group import (
     tagged_key_selector,
 )
 from flinkbuf.streaming.windows.evictors import Evictor
-from flinkbuf.streaming.windows.time_windows import SlidingEventTimeWindows, TumblingEventTimeWindows
+from flinkbuf.streaming.windows.time_windows import (
+    CumulatingEventTimeWindows,
+    SlidingEventTimeWindows,
+    TumblingEventTimeWindows,
+)
 from flinkbuf.streaming.windows.trigger import Trigger
 from flinkbuf.types.duration import Duration, Time, milliseconds_of
 from flinkbuf.types.type_information import TypeInformation
@@ -429,7 +434,7 @@ class JoinedColumnStreams:
         return f"<JoinedColumnStreams: {self._plan.kind} join by {by}>"
 
     def window(self, window_assigner: WindowAssigner[Any, Any]) -> ColumnStream:
-        """Join rows that are in one window of event time, when it ends: tumbling or sliding ones.
+        """Join rows that are in one window of event time, when it ends: tumbling, sliding or cumulating ones.
 
         Results have the last millisecond of the window as their timestamp. Rows that come behind all their windows are
         dropped and counted.
@@ -448,13 +453,14 @@ class JoinedColumnStreams:
         >>> same_second.execute_and_collect(limit=2)
         [Row(who='ann', at=100, viewer='ann', seen=700)]
         """
-        if not isinstance(window_assigner, (TumblingEventTimeWindows, SlidingEventTimeWindows)):
+        windows = sliced_windows_of(window_assigner)
+        if windows is None:
             raise TypeError(
-                "joins of column streams take TumblingEventTimeWindows or SlidingEventTimeWindows, got "
-                f"{window_assigner!r}; others are to be had record by record: as_records().join(...)"
+                "joins of column streams take TumblingEventTimeWindows, SlidingEventTimeWindows or "
+                f"CumulatingEventTimeWindows, got {window_assigner!r:.80}; others are to be had record by record: "
+                "as_records().join(...)"
             )
-        window_ms = window_assigner.size_ms, window_assigner.slide_ms, window_assigner.offset_ms
-        return self._stream("Window Join", ColumnWindowJoinFactory(None, self._plan, window_ms))
+        return self._stream("Window Join", ColumnWindowJoinFactory(None, self._plan, windows))
 
     def between(
         self, lower_bound: Duration | Time | timedelta, upper_bound: Duration | Time | timedelta
@@ -521,6 +527,15 @@ class JoinedColumnStreams:
         left, right, plan = self._left._stream, self._right._stream, self._plan
         stream = left._join([left, right], name, left._value_type, factory, is_keyed=True)
         return type(self._left._origin)(stream, None, lambda: plan.schema)
+
+
+def sliced_windows_of(assigner: Any) -> SlicedWindows | None:
+    """Return what operators of columns are told of an assigner; None: it is another, or one that a user has derived."""
+    if type(assigner) in (TumblingEventTimeWindows, SlidingEventTimeWindows):
+        return SlicedWindows(assigner.size_ms, assigner.slide_ms, assigner.offset_ms)
+    if type(assigner) is CumulatingEventTimeWindows:
+        return CumulatingWindows(assigner.size_ms, assigner.step_ms, assigner.offset_ms)
+    return None
 
 
 def _plan_of(left: KeyedColumnStream, right: KeyedColumnStream, kind: str) -> JoinPlan:

@@ -10,6 +10,7 @@ from flinkbuf.datastream.program.operator_factories import OperatorFactory
 if TYPE_CHECKING:
     from flinkbuf._core.operators.stream_operator import StreamOperator
     from flinkbuf.streaming.columns.column_joins import JoinPlan
+    from flinkbuf.streaming.columns.sliced_windows import SlicedWindows
 
 
 @dataclass(frozen=True)
@@ -17,14 +18,13 @@ class ColumnWindowJoinFactory(OperatorFactory):
     """Of joins by key and window."""
 
     plan: JoinPlan
-    window_ms: tuple[int, int, int]  # size, slide and offset
+    windows: SlicedWindows
 
     def create(self) -> StreamOperator:
         """Make the operator."""
         from flinkbuf.streaming.columns.column_joins import ColumnWindowJoinOperator
-        from flinkbuf.streaming.columns.sliced_windows import SlicedWindows
 
-        return ColumnWindowJoinOperator(self.plan, SlicedWindows(*self.window_ms))
+        return ColumnWindowJoinOperator(self.plan, self.windows)
 
 
 @dataclass(frozen=True)

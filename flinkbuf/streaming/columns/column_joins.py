@@ -566,7 +566,7 @@ class ColumnWindowJoinOperator(ColumnJoinOperator):
 
         windows, times = self._windows, event_times(element, _SIDES[side])
         windows.starts_of(times)  # refuses what is at the ends of time
-        ends = times - (times - windows.offset_ms) % windows.slide_ms + windows.size_ms  # of the last window of each
+        ends = windows.last_ends_of(times)
         is_in_window = ends > times
         is_open = is_in_window & (ends - 1 > self._watermark)
         if not is_open.all():
@@ -581,12 +581,12 @@ class ColumnWindowJoinOperator(ColumnJoinOperator):
 
     def emit_watermark(self, timestamp: int) -> None:
         """Give the windows that end, in order, then the watermark."""
-        self._watermark = timestamp
+        self._watermark, windows = timestamp, self._windows
         while (end := self._next_end()) is not None and end - 1 <= timestamp:
-            self._give(end - self._windows.size_ms, end)
+            self._give(windows.start_of(end), end)
             self._given_to = end
             for side in self._sides:
-                side.let_go(end - self._windows.size_ms + self._windows.slide_ms - 1)
+                side.let_go(windows.start_of(end + windows.slide_ms) - 1)
         self._given_to = max(self._given_to, min(timestamp, MAX_WATERMARK - 1) + 1)
         super().emit_watermark(timestamp)
 

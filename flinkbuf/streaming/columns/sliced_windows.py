@@ -64,6 +64,11 @@ class SlicedWindows:
         first = last - (last + self.size_ms - start - self.slice_ms) // self.slide_ms * self.slide_ms
         return range(first + self.size_ms, last + self.size_ms + 1, self.slide_ms)
 
+    def last_ends_of(self, timestamps: np.ndarray) -> np.ndarray:
+        """Return where the last window of each timestamp ends: not after it, if it lies in a gap."""
+        ends: np.ndarray = timestamps - (timestamps - self.offset_ms) % self.slide_ms + self.size_ms
+        return ends
+
     def start_of(self, end: int) -> int:
         """Return where the window begins that ends at `end`."""
         return end - self.size_ms
@@ -87,6 +92,11 @@ class CumulatingWindows(SlicedWindows):
         """Return the ends of the windows that hold the slice which begins at `start`."""
         whole = start - (start - self.offset_ms) % self.size_ms
         return range(start + self.slide_ms, whole + self.size_ms + 1, self.slide_ms)
+
+    def last_ends_of(self, timestamps: np.ndarray) -> np.ndarray:
+        """Return where the last window of each timestamp ends."""
+        ends: np.ndarray = timestamps - (timestamps - self.offset_ms) % self.size_ms + self.size_ms
+        return ends
 
     def start_of(self, end: int) -> int:
         """Return where the window begins that ends at `end`."""

@@ -13,7 +13,11 @@ from hypothesis import strategies as st
 from flinkbuf._core.operators.stream_operator import MAX_WATERMARK
 from flinkbuf.common import Duration, Time
 from flinkbuf.datastream import CoGroupFunction, ProcessJoinFunction, StreamExecutionEnvironment
-from flinkbuf.datastream.window import SlidingEventTimeWindows, TumblingEventTimeWindows
+from flinkbuf.datastream.window import (
+    CumulatingEventTimeWindows,
+    SlidingEventTimeWindows,
+    TumblingEventTimeWindows,
+)
 from flinkbuf.records.column_batch import ColumnBatch, PageWriter
 from flinkbuf.records.column_exchange import RowKeys
 from flinkbuf.streaming.columns import column_joins
@@ -34,7 +38,9 @@ def streams(how="inner"):
 
 
 def assigner(windows):
-    size, slide, offset = (Time.milliseconds(each) for each in windows)
+    size, slide, offset = (Time.milliseconds(each) for each in windows[:3])
+    if windows[3:]:
+        return CumulatingEventTimeWindows.of(size, slide, offset)
     if windows[0] == windows[1]:
         return TumblingEventTimeWindows.of(size, offset)
     return SlidingEventTimeWindows.of(size, slide, offset)
@@ -145,7 +151,10 @@ class WindowModel(Model):
         self.windows = windows
 
     def ends_of(self, time):
-        size, slide, offset = self.windows
+        size, slide, offset = self.windows[:3]
+        if self.windows[3:]:
+            whole = time - (time - offset) % size
+            return [end for end in range(whole + slide, whole + size + 1, slide) if end > time]
         last = time - (time - offset) % slide
         return [start + size for start in range(last, time - size, -slide)]
 
@@ -175,7 +184,8 @@ class WindowModel(Model):
 ROWS = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 40)), min_size=1, max_size=6)
 STEPS = st.lists(st.tuples(st.integers(0, 1), ROWS) | st.integers(0, 50), max_size=14)
 BOUNDS = st.tuples(st.integers(-12, 12), st.integers(0, 12)).map(lambda each: (each[0], each[0] + each[1]))
-WINDOWS = st.sampled_from([(10, 10, 0), (10, 10, 3), (12, 4, 0), (10, 4, 1), (3, 7, 2), (5, 5, -2)])
+CUMULATING = [(12, 4, 0, "cumulating"), (10, 5, -3, "cumulating"), (7, 7, 1, "cumulating")]
+WINDOWS = st.sampled_from([(10, 10, 0), (10, 10, 3), (12, 4, 0), (10, 4, 1), (3, 7, 2), (5, 5, -2), *CUMULATING])
 
 
 def in_order(steps):
@@ -409,7 +419,7 @@ def open_all(program, parallelism, restore=None):
 )
 def test_a_join_goes_on_at_another_parallelism(how, rule, phases):
     """As if nothing had happened: event time goes on where it was, as a source's does that is read on."""
-    is_windowed = len(rule) == 3
+    is_windowed = len(rule) > 2
     program = (windowed if is_windowed else between)(how, rule)
     model = (WindowModel if is_windowed else IntervalModel)(how, rule)
     restore, found, latest = None, Counter(), -(2**63)
