@@ -598,20 +598,24 @@ class KeyedColumnStream:
     """
 
     def __init__(self, origin: ColumnStream, names: tuple[str, ...]) -> None:
-        stream = origin._stream
+        self._names = names  # none: of window_all
+        self._origin = origin
+        self._stream = self._exchanged()
+
+    def __repr__(self) -> str:
+        return f"<KeyedColumnStream by {', '.join(self._names)}>"
+
+    def _exchanged(self, gathers: bool = False) -> DataStream[Any]:
+        """Return the rows by key; `gathers`: for what gives the same rows whatever batches they come in."""
+        stream = self._origin._stream
         exchange = PartitionTransformation(
             "Partition",
             stream._value_type,
             [stream._transformation],
-            partitioner=ColumnKeyExchange(names),
-            ship_strategy="HASH" if names else "GLOBAL",
+            partitioner=ColumnKeyExchange(self._names, gathers),
+            ship_strategy="HASH" if self._names else "GLOBAL",
         )
-        self._stream = type(stream)(stream._env, exchange)
-        self._names = names  # none: of window_all
-        self._origin = origin
-
-    def __repr__(self) -> str:
-        return f"<KeyedColumnStream by {', '.join(self._names)}>"
+        return type(stream)(stream._env, exchange)
 
     def window(self, window_assigner: WindowAssigner[Any, Any]) -> WindowedColumnStream:
         """Cut the rows of each key into windows: of event time, tumbling, sliding or cumulating ones, or sessions.
@@ -870,16 +874,16 @@ class KeyedColumnStream:
         stream = self._stream._transform("ProcessBatches", self._stream._value_type, factory, is_keyed=True)
         return ColumnStream(stream, output_type, None if schema is not None else _unknown_schema)
 
-    def _keyed_operator(self, name: str, factory: OperatorFactory) -> DataStream[Any]:
-        stream = self._stream._transform(name, self._stream._value_type, factory, is_keyed=True)
+    def _keyed_operator(self, name: str, factory: OperatorFactory, gathers: bool = False) -> DataStream[Any]:
+        stream = self._exchanged(gathers)._transform(name, self._stream._value_type, factory, is_keyed=True)
         return stream if self._names else stream.force_non_parallel()
 
     def _transform(
-        self, name: str, aggregates: tuple[tuple[str, Aggregate], ...], factory: OperatorFactory
+        self, name: str, aggregates: tuple[tuple[str, Aggregate], ...], factory: OperatorFactory, gathers: bool = False
     ) -> ColumnStream:
         from flinkbuf.streaming.columns.column_groups import schema_of_groups
 
-        stream = self._keyed_operator(name, factory)
+        stream = self._keyed_operator(name, factory, gathers)
         origin, names = self._origin, self._names
         return ColumnStream(stream, None, lambda: schema_of_groups(origin.schema(), names, aggregates))
 
@@ -974,7 +978,12 @@ class WindowedColumnStream:
         """
         keyed = self._keyed
         checked = _checked_aggregates(aggregates, keyed._names)
-        return keyed._transform("Window", checked, self._factory(checked))
+        return keyed._transform("Window", checked, self._factory(checked), self._gathers)
+
+    @property
+    def _gathers(self) -> bool:
+        """Return whether results are the same whatever batches rows come in; late ones change windows by batch."""
+        return self._lateness_ms == 0
 
     def deduplicate(self, keep: str = "first", by: object = None, **columns: Aggregate) -> ColumnStream:
         """Give one row of each key when a window ends: the first or the last; see `KeyedColumnStream.deduplicate`.
@@ -1046,7 +1055,7 @@ class WindowedColumnStream:
                 )
         _check_names(where, tuple(columns), rank=ranked.rank)
         factory = self._factory((("rows", ranked), *columns.items()))
-        stream = keyed._keyed_operator("Window", factory)
+        stream = keyed._keyed_operator("Window", factory, self._gathers)
         return ColumnStream(stream, None, _with_columns(keyed._origin.schema, tuple(columns), ranked.rank))
 
     def _factory(self, aggregates: tuple[tuple[str, Aggregate], ...]) -> OperatorFactory:

@@ -524,7 +524,7 @@ class JoinedColumnStreams:
         return self._stream("Join", ColumnTimeToLiveJoinFactory(None, self._plan, time_ms))
 
     def _stream(self, name: str, factory: OperatorFactory) -> ColumnStream:
-        left, right, plan = self._left._stream, self._right._stream, self._plan
+        left, right, plan = self._left._exchanged(gathers=True), self._right._exchanged(gathers=True), self._plan
         stream = left._join([left, right], name, left._value_type, factory, is_keyed=True)
         return type(self._left._origin)(stream, None, lambda: plan.schema)
 

@@ -32,6 +32,7 @@ class ColumnKeyPartitioner(Partitioner):
 
     names: tuple[str, ...]
     max_parallelism: int
+    gathers: bool = False  # small elements may go on as one
     kind: ClassVar[str] = "columns by key"
 
     def selector(

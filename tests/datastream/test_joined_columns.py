@@ -2,14 +2,16 @@
 
 import datetime
 import re
+import threading
+import time
 from decimal import Decimal
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from flinkbuf.common import Configuration, Time, WatermarkStrategy
-from flinkbuf.datastream import RuntimeExecutionMode, StreamExecutionEnvironment
+from flinkbuf.common import Configuration, Time, Types, WatermarkStrategy
+from flinkbuf.datastream import RuntimeExecutionMode, SourceFunction, StreamExecutionEnvironment
 from flinkbuf.datastream.columns import count
 from flinkbuf.datastream.window import (
     CumulatingEventTimeWindows,
@@ -17,6 +19,7 @@ from flinkbuf.datastream.window import (
     SlidingEventTimeWindows,
     TumblingEventTimeWindows,
 )
+from flinkbuf.testing import JobHarness
 
 AUCTIONS = [(n % 7, f"item {n}", n * 100) for n in range(40)]
 BIDS = [(n % 9, n * 1.5, n * 60 + 30) for n in range(60)]
@@ -60,11 +63,11 @@ def test_joins_of_a_program(how, parallelism, is_batch):
     joins = both(environment(parallelism, is_batch), how)
     near = joins.between(Time.milliseconds(-500), Time.seconds(1))
     windows = both(near._stream._env, how).window(TumblingEventTimeWindows.of(Time.milliseconds(500)))
+    steps = CumulatingEventTimeWindows.of(Time.milliseconds(500), Time.milliseconds(250))
+    cumulated = both(near._stream._env, how).window(steps)
     every = both(near._stream._env, how).time_to_live(Time.hours(1))
     marked = [
         stream.with_columns(kind=lambda batch, kind=kind: pa.scalar(kind))
-    steps = CumulatingEventTimeWindows.of(Time.milliseconds(500), Time.milliseconds(250))
-    cumulated = both(near._stream._env, how).window(steps)
         for kind, stream in (("near", near), ("window", windows), ("cumulated", cumulated), ("every", every))
     ]
     rows = {"near": [], "window": [], "cumulated": [], "every": []}
@@ -76,12 +79,12 @@ def test_joins_of_a_program(how, parallelism, is_batch):
         "window": lambda bid, auction: same_key(bid, auction) and auction[2] // 500 == bid[2] // 500,
         "every": same_key,
     }
-    for kind, rule in rules.items():
-        assert sorted(rows[kind], key=repr) == sorted(expected(how, rule), key=repr), kind
-
     if how == "inner":  # pairs of the first half of a window are given twice, others with the whole
         first = expected(how, lambda a, b: rules["window"](a, b) and a[2] % 500 < 250 and b[2] % 500 < 250)
         assert sorted(rows["cumulated"]) == sorted(expected(how, rules["window"]) + first)
+    for kind, rule in rules.items():
+        assert sorted(rows[kind], key=repr) == sorted(expected(how, rule), key=repr), kind
+
 
 @pytest.mark.parametrize("parallelism", [1, 2])
 def test_results_go_on_as_columns_with_their_times(parallelism):
@@ -134,9 +137,6 @@ def test_a_stream_is_joined_with_itself():
     assert found(semi) == [(1, 2), (1, 3)], "where only left rows are given, names may be the same"
 
 
-def pair(left="k int, n int", right="r int, m int"):
-    env = environment()
-    return env.from_collection([(1, 2)]).as_columns(left), env.from_collection([(1, 2)]).as_columns(right)
 class OnlyEven(TumblingEventTimeWindows):
     """Windows of its own, which operators of columns do not know."""
 
@@ -144,6 +144,9 @@ class OnlyEven(TumblingEventTimeWindows):
         return super().assign_windows(element, timestamp, context) if timestamp % 2 == 0 else []
 
 
+def pair(left="k int, n int", right="r int, m int"):
+    env = environment()
+    return env.from_collection([(1, 2)]).as_columns(left), env.from_collection([(1, 2)]).as_columns(right)
 
 
 @pytest.mark.parametrize(
@@ -224,6 +227,53 @@ def test_watermarks_let_rows_go_while_a_stream_runs():
     rows = found(left.key_by("k").join(right.key_by("r"), "left").between(Time.seconds(0), Time.milliseconds(2)))
     wanted = [(n % 3, n, n % 3, n) if n % 2 == 0 else (n % 3, n, None, None) for n in range(1000)]
     assert rows == sorted(wanted, key=repr)
+
+
+PAIR = Types.TUPLE([Types.INT(), Types.INT()])
+
+
+class OneSide(SourceFunction):
+    """Gives rows of one side, one after the other, and goes on until it is stopped."""
+
+    side = "left"  # whose rows this run gives
+    has_given = threading.Event()
+
+    def __init__(self, side):
+        self.of, self.is_running = side, True
+
+    def run(self, ctx):
+        if self.of == OneSide.side:
+            for number in range(50):
+                ctx.collect((number % 5, number))
+            OneSide.has_given.set()
+        while self.is_running:
+            time.sleep(0.002)
+
+    def cancel(self):
+        self.is_running = False
+
+
+@pytest.mark.parametrize("parallelism", [1, 2])
+def test_small_batches_that_wait_for_each_other_are_before_a_barrier(parallelism, tmp_path):
+    """Nothing else has them go on here: no watermark, no timeout."""
+    path = None
+    for side in ("left", "right"):
+        OneSide.side = side
+        OneSide.has_given.clear()
+        env = environment(parallelism).set_buffer_timeout(-1)
+        if path is not None:
+            env._configuration.set_string("execution.state-recovery.path", path)
+        sides = [
+            env.add_source(OneSide(of), type_info=PAIR).as_columns(columns, max_rows=1)
+            for of, columns in (("left", "k int, n int"), ("right", "r int, m int"))
+        ]
+        joined = sides[0].key_by("k").join(sides[1].key_by("r")).time_to_live(Time.hours(1)).uid("join").as_records()
+        with JobHarness(env, joined) as job:
+            assert OneSide.has_given.wait(30)
+            path = job.stop_with_savepoint(str(tmp_path))
+            found = sorted(tuple(row) for row in job.output(joined))
+        wanted = [(k % 5, k, k % 5, m) for k in range(50) for m in range(50) if k % 5 == m % 5]
+        assert found == (sorted(wanted) if side == "right" else [])
 
 
 def test_a_side_of_unknown_columns_is_refused_with_a_way_out():

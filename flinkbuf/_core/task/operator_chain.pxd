@@ -22,6 +22,7 @@ cdef class EdgeOutput(Output):
     cdef int push_watermark(self, int64_t timestamp) except -1
     cdef int push_status(self, bint is_idle) except -1
     cdef int push_marker(self, object marker) except -1
+    cpdef send_waiting(self)
     cdef bint is_network(self) noexcept
 
 

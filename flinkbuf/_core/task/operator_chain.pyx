@@ -65,6 +65,9 @@ cdef class EdgeOutput(Output):
     cdef int push_marker(self, object marker) except -1:
         raise NotImplementedError(f"{type(self).__name__}.push_marker")
 
+    cpdef send_waiting(self):
+        """Have records that wait for others go on: a barrier comes, or the end."""
+
     cdef bint is_network(self) noexcept:
         return False
 

@@ -14,7 +14,13 @@ cdef class RecordWriterOutput(EdgeOutput):
 @cython.final
 cdef class PageOutput(RecordWriterOutput):
     cdef object pages_of
+    cdef readonly object small          # where small elements wait; None: none does
+    cdef object processing_time
+    cdef int64_t max_delay_ms           # of what waits; -1: as long as event time stands still
+    cdef object timer                   # of what waits now, or of what waited earlier; None: none is set
     cdef readonly int64_t row_count     # of all elements
+
+    cdef int send(self, object element, int64_t timestamp) except -1
 
 
 @cython.final

@@ -3,6 +3,8 @@ from typing import Any, final
 
 from flinkbuf._core.flow.record_writer import RecordWriter
 from flinkbuf._core.task.operator_chain import EdgeOutput, OperatorCounters
+from flinkbuf.records.small_elements import SmallElements
+from flinkbuf.streaming.time.processing_time import ProcessingTimeService
 
 class RecordWriterOutput(EdgeOutput):
     def __init__(
@@ -19,6 +21,7 @@ class RecordWriterOutput(EdgeOutput):
 @final
 class PageOutput(RecordWriterOutput):
     row_count: int
+    small: SmallElements | None
 
     def __init__(
         self,
@@ -28,6 +31,9 @@ class PageOutput(RecordWriterOutput):
         random: Any,
         pages_of: Callable[[Any], Iterable[tuple[int | None, bytes]]],
         tag: str | None = None,
+        small: SmallElements | None = None,
+        processing_time: ProcessingTimeService | None = None,
+        max_delay_ms: int = -1,
     ) -> None: ...
 
 @final

@@ -270,7 +270,7 @@ def _partitioner(partitioner: object, max_parallelism: int) -> object:
     if isinstance(partitioner, KeyedExchange):
         return by_key(partitioner.selector, partitioner.key_type or object_type(), max_parallelism)
     if isinstance(partitioner, ColumnKeyExchange):
-        return ColumnKeyPartitioner(partitioner.names, max_parallelism)
+        return ColumnKeyPartitioner(partitioner.names, max_parallelism, partitioner.gathers)
     if isinstance(partitioner, CustomExchange):
         return as_partitioner(_ByKeyOfRecord(partitioner))
     return as_partitioner(partitioner)

@@ -151,9 +151,13 @@ class KeyedExchange:
 
 @dataclass(frozen=True)
 class ColumnKeyExchange:
-    """Sends each row of a column stream by the key group of the columns that are named."""
+    """Sends each row of a column stream by the key group of the columns that are named.
+
+    With `gathers`, the operator gives the same rows whatever elements they come in, so that small ones may go as one.
+    """
 
     names: tuple[str, ...]
+    gathers: bool = False
 
 
 @dataclass(frozen=True)

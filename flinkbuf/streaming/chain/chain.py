@@ -16,6 +16,7 @@ from flinkbuf._core.task.record_writer_output import PageOutput, RecordWriterOut
 from flinkbuf.records.column_batch import ColumnTypeInfo
 from flinkbuf.records.column_exchange import pages_for
 from flinkbuf.records.record_writer import RecordWriter
+from flinkbuf.records.small_elements import small_elements_for
 from flinkbuf.streaming.chain.accumulators import AccumulatorRegistry
 from flinkbuf.streaming.chain.error_location import NO_RECORD, keep_as_context, locate_error
 from flinkbuf.streaming.chain.mailbox import MailboxProcessor, OperatorMailboxExecutor
@@ -159,7 +160,7 @@ class OperatorChain:
         processing_time = OperatorTimerService(self._timers, mail_priority, locate)
         try:
             edges = [  # bytes first: what is chained may change the record
-                *(self._network_edge(edge, counters) for edge in config.network_edges),
+                *(self._network_edge(edge, counters, processing_time) for edge in config.network_edges),
                 *(self._chained_edge(edge, index, counters, config) for edge in config.chained_edges),
             ]
             output = self._output(edges, counters)
@@ -197,11 +198,23 @@ class OperatorChain:
         copies = not self._reuses_objects and not _is_last_way(config, edge)
         return ChainingOutput(counters, inputs[edge.input_number - 1], target.counters, edge.output_tag, copies)
 
-    def _network_edge(self, edge: NetworkEdge, counters: OperatorCounters) -> RecordWriterOutput:
+    def _network_edge(
+        self, edge: NetworkEdge, counters: OperatorCounters, processing_time: OperatorTimerService
+    ) -> RecordWriterOutput:
         writer = self._writers[edge.partition_index]
         if isinstance(edge.type, ColumnTypeInfo):
-            pages_of = pages_for(edge.partitioner, writer.partition.subpartition_count)
-            return PageOutput(counters, self.task_counters, writer, self._chance, pages_of, edge.output_tag)
+            channel_count, delay_ms = writer.partition.subpartition_count, edge.buffer_timeout_ms
+            return PageOutput(
+                counters,
+                self.task_counters,
+                writer,
+                self._chance,
+                pages_for(edge.partitioner, channel_count),
+                edge.output_tag,
+                small_elements_for(edge.partitioner, channel_count, delay_ms),
+                processing_time,
+                delay_ms,
+            )
         return RecordWriterOutput(counters, self.task_counters, writer, self._chance, edge.output_tag)
 
     def _output(self, edges: list[EdgeOutput], counters: OperatorCounters) -> Output:
@@ -264,7 +277,17 @@ class OperatorChain:
             self._call(made, "finish")
             while made.mailbox.try_yield():  # what finish() has put
                 pass
+            self._send_waiting(made)
         self.is_finished = True
+
+    def _send_waiting(self, made: ChainedOperator) -> None:
+        """Have what an operator has emitted, and what waits for others at an edge, go on."""
+        try:
+            for edge in made.edges:
+                edge.send_waiting()
+        except BaseException as error:
+            self.locate(error, made.config)
+            raise
 
     def close(self) -> BaseException | None:
         """Close each operator that is not closed, tail first, also if others fail; returns the first error."""
@@ -292,6 +315,7 @@ class OperatorChain:
         """Let operators, head first, emit what has to be downstream before the barrier."""
         for made in self.operators:
             self._call(made, "prepare_snapshot_pre_barrier", checkpoint_id)
+            self._send_waiting(made)
 
     def snapshot_state(self, checkpoint_id: int) -> Iterator[tuple[OperatorConfig, OperatorSnapshot]]:
         """Take the state of each operator, tail first, when the iterator asks for it."""

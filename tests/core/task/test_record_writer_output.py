@@ -2,12 +2,17 @@
 
 import random
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
 import flinkbuf as fb
 from flinkbuf._core.operators.stream_operator import NO_TIMESTAMP
 from flinkbuf._core.task.operator_chain import BroadcastingOutput, OperatorCounters
-from flinkbuf._core.task.record_writer_output import RecordWriterOutput, TaskOutputs
+from flinkbuf._core.task.record_writer_output import PageOutput, RecordWriterOutput, TaskOutputs
+from flinkbuf.records.column_batch import COLUMNS, ColumnBatch, PageReader, PageWriter
+from flinkbuf.records.column_exchange import ColumnKeyPartitioner, pages_for
+from flinkbuf.records.small_elements import small_elements_for
 
 TYPE = fb.Types.STREAM_ELEMENT(fb.Types.LONG())
 
@@ -114,3 +119,124 @@ def test_outputs_are_available_while_all_of_them_are(pool):
         first.output.collect(1, NO_TIMESTAMP)
     assert not outputs.is_available and not TaskOutputs([first.writer]).is_available
     assert TaskOutputs([second.writer]).is_available
+
+
+# ---- pages
+
+
+class Clock:
+    """Processing time as a test says it is."""
+
+    def __init__(self):
+        self.now, self.timers = 0, []
+
+    def now_ms(self):
+        return self.now
+
+    def register_timer(self, timestamp_ms, callback):
+        self.timers.append((timestamp_ms, callback))
+        return self
+
+    def advance(self, now):
+        self.now = now
+        due = [each for each in self.timers if each[0] < now]
+        self.timers = [each for each in self.timers if each[0] >= now]
+        for timestamp_ms, callback in due:
+            callback(timestamp_ms)
+
+
+class PageEnd:
+    """The edge of an operator to one task, where small elements wait for each other for 100 ms."""
+
+    def __init__(self, pool, delay_ms=100, tag=None):
+        type_ = fb.Types.STREAM_ELEMENT(COLUMNS)
+        self.partition = fb.ResultPartition(pool, 1)
+        self.writer = fb.RecordWriter(self.partition, type_, "global", -1)
+        self.reader = fb.RecordReader(fb.InputGate([(self.partition, 0)]), type_)
+        self.clock = Clock()
+        counters, by_key = (OperatorCounters(), OperatorCounters()), ColumnKeyPartitioner(("n",), 128, gathers=True)
+        small = small_elements_for(by_key, 1, delay_ms)
+        pages = pages_for(by_key, 1), tag, small, self.clock, delay_ms
+        self.output = PageOutput(*counters, self.writer, random.Random(1), *pages)
+
+    def give(self, *numbers):
+        rows = ColumnBatch(pa.record_batch({"n": pa.array(numbers, pa.int64())}), np.array(numbers) * 10)
+        self.output.collect(rows, rows.latest)
+
+    def written(self):
+        self.writer.flush()
+        found = []
+        while (element := self.reader.poll())[0] not in ("NOTHING", "FINISHED"):
+            kind, value, timestamp = element[:3]
+            if kind == "RECORD":
+                page = PageReader().read(value)
+                assert timestamp == (None if page.timestamps is None else page.latest)
+                found.append(page.batch["n"].to_pylist())
+            else:
+                found.append(kind)
+        return found
+
+
+def test_small_elements_go_as_one_when_they_have_waited(pool):
+    end = PageEnd(pool)
+    end.give(1)
+    assert end.written() == [[1]]  # nothing came before
+    end.clock.advance(20)
+    end.give(2)
+    end.clock.advance(60)
+    end.give(3, 4)
+    end.clock.advance(119)
+    assert end.written() == []
+    end.clock.advance(120)
+    assert end.written() == [[2, 3, 4]]
+    assert end.output.row_count == 4 and not end.output.is_writing
+
+
+def test_a_timer_of_what_is_gone_serves_what_waits_then(pool):
+    end = PageEnd(pool)
+    end.give(1)
+    end.give(2)
+    end.output.emit_watermark(20)
+    end.clock.advance(40)
+    end.give(3)
+    assert len(end.clock.timers) == 1
+    end.clock.advance(100)
+    assert end.written() == [[1], [2], "WATERMARK"]
+    end.clock.advance(140)
+    assert end.written() == [[3]]
+    end.clock.advance(1000)
+    assert end.clock.timers == [] and end.written() == []
+
+
+def test_nothing_overtakes_what_waits(pool):
+    end = PageEnd(pool, delay_ms=-1)
+    marker = fb.types.LatencyMarker(1, bytes(16), 0)
+    ways = (
+        lambda: end.output.emit_watermark(5),
+        lambda: end.output.emit_watermark_status(True),
+        lambda: end.output.emit_latency_marker(marker),
+        end.output.send_waiting,
+    )
+    for number, send in enumerate(ways):
+        end.give(number)
+        end.give(number, 7)
+        assert end.written() == []
+        send()
+        assert end.written()[0] == [number, number, 7]
+    end.output.send_waiting()
+    assert end.written() == [] and end.clock.timers == []
+
+
+def test_what_waits_does_not_hold_up_a_task_that_waits_for_room(pool):
+    end = PageEnd(pool)
+    end.give(1)
+    end.give(2)
+    count = 1
+    while end.writer.is_available:
+        end.writer.write_element(PageWriter().write(ColumnBatch(pa.record_batch({"n": np.arange(300)}))), NO_TIMESTAMP)
+        count += 1
+    end.clock.advance(100)
+    assert len(end.clock.timers) == 1 and end.output.small.count == 1
+    assert len(end.written()) == count
+    end.clock.advance(200)
+    assert end.written() == [[2]]
