@@ -42,6 +42,7 @@ _TRANSACTION_ABORTABLE = 120  # an error of brokers that the client library has 
 _TOPIC_WAIT_S = 3.0  # brokers may be about to make it, as auto.create.topics.enable says
 _PAUSES_S = (0.0, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2)  # before a transaction is tried again; the last one from then on
 _DEFAULT_TRANSACTION_TIMEOUT_MS = 60_000  # librdkafka's
+_MOST_RECORDS, _MOST_BYTES = 50_000, 32 << 20  # of a transaction in batch: written in a second or two
 
 KafkaRecord = tuple[str, bytes | None, bytes | None, int | None]  # topic, key, value, timestamp in milliseconds or None
 
@@ -139,7 +140,12 @@ class ProducingWriter(SinkWriter):
 
 
 class TransactionalWriter(SinkWriter):
-    """Keeps the records between two checkpoints, to be written when the second one counts."""
+    """Keeps the records between two checkpoints, to be written when the second one counts.
+
+    In batch there is but the end, and no limit to how many come before it. So records are handed over when there are
+    enough for a transaction, which is written within its timeout and fits into memory; none of them begins before the
+    last writer has finished.
+    """
 
     def __init__(self, options: KafkaSinkOptions, context: WriterContext) -> None:
         self._serialize = options.serialize
@@ -147,11 +153,18 @@ class TransactionalWriter(SinkWriter):
         self._records: list[KafkaRecord] = []
         self._name = uuid.uuid4().hex[:16]
         self._counts: Counter[str] = Counter()  # of transactions, by the topic that their mark is at
+        self._hand_over = context.hand_over
+        self._byte_count = 0  # of keys and values that are kept, where they are handed over
 
     def write(self, element: object, context: SinkContext) -> None:
         """Keep a record."""
         topic, key, value = self._serialize(element)
         self._records.append((topic, key, value, context.timestamp()))
+        if self._hand_over is not None:
+            self._byte_count += len(key or b"") + len(value or b"")
+            if len(self._records) >= _MOST_RECORDS or self._byte_count >= _MOST_BYTES:
+                for transaction in self.prepare_commit():
+                    self._hand_over(transaction)
 
     def flush(self, end_of_input: bool) -> None:
         """Do nothing: no record is written before the commit."""
@@ -159,6 +172,7 @@ class TransactionalWriter(SinkWriter):
     def prepare_commit(self) -> Sequence[KafkaTransaction]:
         """Return the records since the last call."""
         records, self._records = self._records, []
+        self._byte_count = 0
         if not records:
             return []
         first_topic = records[0][0]
@@ -173,6 +187,8 @@ class KafkaCommitter(Committer):
     After a rescale several subtasks may have transactions of one id. The one that begins as it shuts the others out,
     reads what was committed by then, and goes on; the others begin again. So each is committed once, by any of them.
     """
+
+    commits_one_by_one = True
 
     def __init__(self, properties: Mapping[str, object]) -> None:
         self._properties = properties

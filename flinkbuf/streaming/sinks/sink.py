@@ -6,7 +6,7 @@ Flink: FLIP-143 and FLIP-191, org.apache.flink.api.connector.sink2.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any
@@ -37,7 +37,14 @@ __all__ = [
 
 @dataclass(frozen=True)
 class WriterContext:
-    """What a writer is told when it is made. Flink: Sink.InitContext, WriterInitContext."""
+    """What a writer is told when it is made. Flink: Sink.InitContext, WriterInitContext.
+
+    Attributes
+    ----------
+    hand_over : callable, optional
+        Takes something to commit before `SinkWriter.prepare_commit` is asked for it, so that the writer need not keep
+        it: it goes to the committer, which is another operator. None: writer and committer are one. Flink has none.
+    """
 
     task: TaskInfo
     processing_time: ProcessingTimeService
@@ -45,6 +52,7 @@ class WriterContext:
     metrics: object = None
     restored_checkpoint_id: int | None = None  # None: the sink begins with nothing
     operator_id: str = ""  # 32 hex digits
+    hand_over: Callable[[object], None] | None = None
 
     @property
     def subtask_index(self) -> int:
@@ -103,7 +111,17 @@ class SinkWriter:
 
 
 class Committer:
-    """Makes visible what writers prepared. Flink: Committer."""
+    """Makes visible what writers prepared. Flink: Committer.
+
+    Attributes
+    ----------
+    commits_one_by_one : bool
+        In batch, where all writers have finished before, `commit` is called with each committable as it comes, rather
+        than with all when the last one has come. So say it where they hold what is to be written, and all of them are
+        too much for memory. Flink has none.
+    """
+
+    commits_one_by_one = False
 
     def commit(self, requests: Sequence[CommitRequest]) -> None:
         """Commit each request; committing the same twice must be harmless. An unmarked request is done."""

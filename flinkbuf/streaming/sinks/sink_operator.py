@@ -254,6 +254,7 @@ class SinkWriterOperator(SinkWriterOperatorBase):
             context.metrics,
             self._pending.restored_id,
             context.operator_id,
+            self._hand_over if self._is_committed_behind else None,
         )
         if states:
             self._writer = self._sink.restore_writer(writer_context, states)
@@ -305,9 +306,12 @@ class SinkWriterOperator(SinkWriterOperatorBase):
         writer.flush(end_of_input)
         for each in writer.prepare_commit():
             if self._is_committed_behind:
-                self.output.collect(each, NO_TIMESTAMP)
+                self._hand_over(each)
             else:
                 self._prepared.append(CommitRequest(each))
+
+    def _hand_over(self, committable: object) -> None:
+        self.output.collect(committable, NO_TIMESTAMP)
 
     def _opened_writer(self) -> SinkWriter:
         if self._writer is None:
@@ -351,10 +355,10 @@ class BatchWriterOperator(SinkWriterOperator):
 
 
 class CommitterOperator(SinkFunctionOperator):
-    """Commits what the writers of a batch job have prepared, when all of that has come.
+    """Commits what the writers of a batch job have prepared, when all of that has come, or one by one.
 
-    An attempt that begins again gets the same once more, of which the one before may have committed some.
-    Flink: CommitterOperator.
+    It begins when all writers have finished. An attempt that begins again gets the same once more, of which the one
+    before may have committed some. Flink: CommitterOperator.
     """
 
     def __init__(self, sink: Sink) -> None:
@@ -370,12 +374,18 @@ class CommitterOperator(SinkFunctionOperator):
 
     def _take(self, committable: object) -> None:
         self._prepared.append(committable)
+        if self._committer is not None and self._committer.commits_one_by_one:
+            self._commit()
 
     def finish(self) -> None:
         """Commit everything."""
+        self._commit()
+
+    def _commit(self) -> None:
+        prepared, self._prepared = self._prepared, []
         is_restored = self.context.task.attempt_number > 0
         if self._committer is not None:
-            commit_all(self._committer, [CommitRequest(each, is_restored) for each in self._prepared])
+            commit_all(self._committer, [CommitRequest(each, is_restored) for each in prepared])
 
     def close(self) -> None:
         """Close the committer."""

@@ -542,6 +542,39 @@ def test_in_batch_the_writer_gives_what_it_prepared_and_the_operator_behind_comm
     assert journal.calls[3:] == [("commit", [(1,), (2,)]), "close committer"]
 
 
+def test_a_committer_behind_may_want_each_when_it_comes():
+    journal = Journal()
+    journal.decide = lambda request: None
+    committer = Surroundings().open(CommitterFactory(journal)())
+    committer._committer.commits_one_by_one = True
+    committer.process_element((1,), NO_TIMESTAMP)
+    committer.process_element((2,), NO_TIMESTAMP)
+    committer.finish()
+    committer.close()
+    assert commits(journal) == [[(1,)], [(2,)]]
+
+
+class HandingOver(SinkWriter):
+    def __init__(self, context):
+        self.hand_over = context.hand_over
+
+    def write(self, element, context):
+        if self.hand_over is not None:
+            self.hand_over(element)
+
+    def flush(self, end_of_input):
+        pass
+
+
+@pytest.mark.parametrize("is_committed_behind", [False, True])
+def test_a_writer_may_give_what_it_prepared_before_the_end_where_another_operator_commits(is_committed_behind):
+    sink = Sink()
+    sink.create_writer = HandingOver
+    around = Surroundings()
+    around.open(SinkWriterFactory(sink, is_committed_behind=is_committed_behind)()).process_element(1, NO_TIMESTAMP)
+    assert around.output.values == [1] * is_committed_behind
+
+
 @pytest.mark.parametrize("attempt_number", [0, 1])
 def test_a_committer_that_begins_again_says_that_it_may_have_committed(attempt_number):
     journal, said = Journal(), []
