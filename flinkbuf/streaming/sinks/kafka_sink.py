@@ -33,7 +33,7 @@ from flinkbuf.streaming.sources.kafka_client import (
 )
 
 if TYPE_CHECKING:
-    from confluent_kafka import KafkaError, Message, Producer
+    from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 _SERVE_EVERY = 64  # records: so often the client library calls back
 _WAIT_S = 0.1
@@ -263,6 +263,17 @@ class _Session:
             return False
         for topic in topics - self._topics:
             self._find(topic)
+        began = time.monotonic()
+        try:
+            self._write(transaction, committed)
+        except client_library().KafkaException as error:
+            if time.monotonic() - began < self._timeout_s or not _may_try_again(error.args[0]):
+                raise
+            raise kafka_error("_TIMED_OUT", self._too_slow(len(transaction.records), error)) from error
+        self._marks.confirm(transaction.marker)  # before that it is not told: who fails now begins again, and finds it
+        return True
+
+    def _write(self, transaction: KafkaTransaction, committed: CommittedNumbers) -> None:
         errors: list[KafkaError] = []
 
         def delivered(error: KafkaError | None, message: Message) -> None:
@@ -285,8 +296,14 @@ class _Session:
         self._is_open = False
         if errors:
             raise FlinkbufError(f"{transaction} was committed without some of them: {errors[0]}")
-        self._marks.confirm(transaction.marker)  # before that it is not told: who fails now begins again, and finds it
-        return True
+
+    def _too_slow(self, count: int, error: KafkaException) -> str:
+        return (
+            f"{count} records were not written and committed within {self._timeout_s:g} s ({error.args[0].str()}); "
+            "brokers abort a transaction then, and its records are kept. If none of the brokers was away, allow more: "
+            'set_property("transaction.timeout.ms", …), up to what the brokers have as transaction.max.timeout.ms, or '
+            "take checkpoints more often"
+        )
 
     def _find(self, topic: str) -> None:
         """Refuse a topic that is not there: in a transaction the client library would wait for it, half a minute."""

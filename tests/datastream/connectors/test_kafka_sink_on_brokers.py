@@ -14,6 +14,7 @@ from test_kafka import SCRIPT, opened, sink_of  # noqa: E402
 
 from flinkbuf.datastream.connectors.base import DeliveryGuarantee  # noqa: E402
 from flinkbuf.errors import FlinkbufError  # noqa: E402
+from flinkbuf.streaming.sinks import kafka_sink, sink_operator  # noqa: E402
 from flinkbuf.streaming.sinks.kafka_coordinators import KafkaCoordinators  # noqa: E402
 from flinkbuf.streaming.sinks.kafka_sink import _Session  # noqa: E402
 
@@ -242,3 +243,21 @@ def forget_the_group(monkeypatch):
         monkeypatch.setattr(KafkaCoordinators, "add_group", add_group)
 
     monkeypatch.setattr(KafkaCoordinators, "add_group", forget)
+
+
+def test_a_transaction_that_takes_too_long_is_told_with_what_to_do_and_written_when_there_is_time(kafka, monkeypatch):
+    topic = kafka.create_topic("slow")
+    sink = opened(exactly_once(kafka, topic, transaction_timeout_ms="1000"))
+    step(sink, 1, "a")
+    sink.process_element("b")
+    state = stored(sink.snapshot(2))
+    with monkeypatch.context() as patch:
+        patch.setattr(sink_operator, "COMMIT_ATTEMPTS", 2)
+        write = kafka_sink.produce
+        patch.setattr(kafka_sink, "produce", lambda *record: (write(*record), time.sleep(1.7)))
+        with pytest.raises(FlinkbufError, match=r"1 records were not .* within 1 s .* transaction.max.timeout.ms"):
+            sink.operator.notify_checkpoint_complete(2)
+    sink.close()
+    again = opened(exactly_once(kafka, topic, transaction_timeout_ms="5000"), [state])
+    assert values(kafka, topic) == ["a", "b"]
+    again.close()
