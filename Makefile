@@ -100,9 +100,10 @@ HOSTS ?= tests
 test-hosts: $(VENV)/.test java
 	$(BIN)/python -m pytest -m hosts -q --durations=15 $(HOSTS)
 
-# Tasks, driver and brokers are killed, half of them with one broker and half with three, some four seconds each.
+# Tasks, driver and brokers are killed: a third around jobs with one broker, a third with three, some four seconds each, and
+# a third where sinks commit.
 test-kafka-kills: $(VENV)/.test java
-	KAFKA_KILLS=$$(( $(KILLS) / 2 )) $(BIN)/python -m pytest -m hosts -q -s tests/datastream/connectors/test_kafka_kills.py
+	KAFKA_KILLS=$$(( $(KILLS) / 3 )) $(BIN)/python -m pytest -m hosts -q -s tests/datastream/connectors/test_kafka_kills.py
 
 test-c: $(VENV)/.test
 	@for sanitizer in address,undefined thread; do \

@@ -4,6 +4,7 @@ KAFKA_KILLS says how many are killed beside a running job, KAFKA_SEED when and w
 """
 
 import contextlib
+import itertools
 import json
 import os
 import random
@@ -122,6 +123,112 @@ def test_a_broker_that_dies_around_a_commit_and_comes_back(kafka, moment, task_d
     sink.close()
     assert [message.value() for message in kafka.read(topic)[0]] == [b"a", b"b", b"c"]
     assert went_through - is_back[0] < 60, "the commit did not go on when the broker was back"
+
+
+# Sinks that commit at once
+
+
+class CommittingSink:
+    """A sink in a thread of its own, which goes on behind a killed broker in its process, or as a new one."""
+
+    def __init__(self, cluster, number):
+        self._cluster = cluster
+        self.topic = cluster.create_topic(f"storm-{number}", 2)
+        self.written, self.failure = [], None
+        self._checkpoint_id, self._state = 0, None
+        self._sink = self._open()
+
+    def _open(self, states=None):
+        return opened(sink_of(self._cluster.address, self.topic, DeliveryGuarantee.EXACTLY_ONCE), states)
+
+    def write(self, *values):
+        for value in values:
+            self._sink.process_element(value)
+        self.written += values
+        self._checkpoint_id += 1
+        self._state = stored(self._sink.snapshot(self._checkpoint_id))
+
+    def commit(self):
+        self._sink.operator.notify_checkpoint_complete(self._checkpoint_id)
+
+    def commit_disturbed(self, disturb, dies, is_disturbed):
+        """Commit; `disturb` is called right behind, and the process dies there or lives on."""
+
+        def after():
+            disturb()
+            if dies:
+                raise Died
+
+        disturb_at(self._sink, "committed", after)
+        try:
+            self.commit()
+        except Died:
+            is_disturbed.wait(60)
+            old, self._sink = self._sink, self._open([self._state])
+            old.close()
+        except BaseException as error:
+            self.failure = error
+
+    def check(self):
+        assert self.failure is None, f"{self.topic}: {self.failure!r} (KAFKA_SEED={SEED})"
+        found = sorted(message.value().decode() for some in self._cluster.read(self.topic) for message in some)
+        assert found == sorted(self.written), f"{self.topic} (KAFKA_SEED={SEED})"
+
+    def close(self):
+        self._sink.close()
+
+
+def test_sinks_that_commit_at_once_while_their_broker_is_killed():
+    """The instant behind a commit, which kills at random rarely meet: brokers lose markers there."""
+    rng = random.Random(SEED)
+    told = dict.fromkeys(("task", "broker"), 0)
+    with running_kafka(client={"log_level": 0}) as cluster:
+        sinks = [CommittingSink(cluster, number) for number in range(6)]
+        for sink in sinks:
+            sink.write("first")
+            sink.commit()
+        turns = 0
+        while sum(told.values()) < KILLS:
+            turns += 1
+            storm(cluster, sinks, rng, told)
+            for sink in sinks:
+                sink.check()
+            print(f"{turns} turns, {told}", flush=True)
+        for sink in sinks:
+            sink.close()
+
+
+def storm(cluster, sinks, rng, told):
+    """Have all sinks commit at once, kill the broker behind one of the commits, and perhaps again when it is back."""
+    place, is_killed, lock = rng.randrange(len(sinks)), threading.Event(), threading.Lock()
+    turns = itertools.count()
+
+    def disturb():
+        with lock:
+            if next(turns) == place:
+                cluster.kill()
+                is_killed.set()
+
+    threads = []
+    for sink in sinks:
+        sink.write(*(f"{sum(told.values())}-{number}" for number in range(rng.randint(1, 3))))
+        dies = rng.random() < 0.5
+        told["task"] += dies
+        threads.append(threading.Thread(target=sink.commit_disturbed, args=(disturb, dies, is_killed)))
+    for thread in threads:
+        thread.start()
+    assert is_killed.wait(120), [sink.failure for sink in sinks]
+    time.sleep(rng.uniform(0, 1))
+    cluster.start()
+    told["broker"] += 1
+    for _ in range(rng.choice((0, 1, 1, 2))):
+        time.sleep(rng.uniform(0, 2.5))
+        cluster.kill()
+        time.sleep(rng.uniform(0, 0.5))
+        cluster.start()
+        told["broker"] += 1
+    for thread in threads:
+        thread.join()
 
 
 # Jobs
