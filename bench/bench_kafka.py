@@ -142,15 +142,18 @@ def main():
         kafka.create_topic("in")
         kafka.create_topic("out")
         fill(kafka.address, options.count)
-        best = {}
+        best, cpu = {}, {}
         for turn in range(options.rounds):
             for way in (plain, checked, job):
-                began = time.perf_counter()
+                began, cpu_before = time.perf_counter(), time.process_time()
                 way(kafka.address, options.count, turn)
                 rate = options.count / (time.perf_counter() - began)
+                cpu_us = (time.process_time() - cpu_before) / options.count * 1e6
                 best[way.__name__] = max(rate, best.get(way.__name__, 0))
+                cpu[way.__name__] = min(cpu_us, cpu.get(way.__name__, cpu_us))
         for name, rate in best.items():
-            print(f"{name}: {rate:,.0f} messages/s, {rate / best['plain']:.2f} x")
+            by_cpu = f"{cpu[name]:.2f} us of CPU a message, {cpu['plain'] / cpu[name]:.2f} x"
+            print(f"{name}: {rate:,.0f} messages/s, {rate / best['plain']:.2f} x; {by_cpu}")
 
 
 if __name__ == "__main__":

@@ -188,6 +188,11 @@ class _ValueOnly:
         value = message.value()
         return None if value is None else self._schema.deserialize(value)
 
+    @property
+    def of_value(self) -> Callable[[bytes], object]:
+        """Return what makes the record of a value that is there."""
+        return self._schema.deserialize
+
     def of_batches(self, wanted: object) -> MessageColumns | None:
         """Return what reads many values at once; None: the schema reads them one by one only."""
         make = getattr(self._schema, "of_batches", None)
@@ -217,6 +222,7 @@ class KafkaRecordSerializationSchema(SerializationSchema):
         self, topic: Callable[[object], str], value: SerializationSchema, key: SerializationSchema | None
     ) -> None:
         self._topic = topic
+        self._only_topic = topic.name if isinstance(topic, _OneTopic) else None
         self._value = value
         self._key = key
 
@@ -232,7 +238,7 @@ class KafkaRecordSerializationSchema(SerializationSchema):
     def __call__(self, element: object) -> tuple[str, bytes | None, bytes]:
         """Return topic, key and value of a record."""
         key = None if self._key is None else self._key.serialize(element)
-        return self._topic(element), key, self._value.serialize(element)
+        return self._only_topic or self._topic(element), key, self._value.serialize(element)
 
 
 class KafkaRecordSerializationSchemaBuilder:
@@ -281,11 +287,11 @@ class KafkaRecordSerializationSchemaBuilder:
 
 
 class _OneTopic:
-    def __init__(self, topic: str) -> None:
-        self._topic = topic
+    def __init__(self, name: str) -> None:
+        self.name = name
 
     def __call__(self, element: object) -> str:
-        return self._topic
+        return self.name
 
 
 class KafkaSink(KafkaTopicSink, SupportsPreprocessing):

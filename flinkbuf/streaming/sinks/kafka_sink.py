@@ -35,6 +35,7 @@ from flinkbuf.streaming.sources.kafka_client import (
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
+_ANY_PARTITION = -1  # the key chooses it
 _SERVE_EVERY = 64  # records: so often the client library calls back
 _WAIT_S = 0.1
 _ABORT_S = 5.0
@@ -103,25 +104,29 @@ class ProducingWriter(SinkWriter):
 
     def __init__(self, options: KafkaSinkOptions) -> None:
         self._options = options
+        self._serialize = options.serialize
         self._producer = make_producer(options.properties)
-        self._error: KafkaError | None = None
-        self._count = 0
+        self._refusals = _Refusals()
+        self._produce, self._hear = self._producer.produce, self._refusals.hear  # found once, not for each record
+        self._until_served = _SERVE_EVERY
 
     def write(self, element: object, context: SinkContext) -> None:
         """Produce a record; waits while the client library has too many."""
-        topic, key, value = self._options.serialize(element)
-        self._count += 1
-        if self._count % _SERVE_EVERY == 0:
+        topic, key, value = self._serialize(element)
+        timestamp = context.timestamp()
+        self._until_served -= 1
+        if self._until_served == 0:
+            self._until_served = _SERVE_EVERY
             calling_back(lambda: self._producer.poll(0))
             self._check()
-        produce(self._producer, (topic, key, value, context.timestamp()), self._delivered)
-
-    def _delivered(self, error: KafkaError | None, message: Message) -> None:
-        if error is not None and self._error is None:
-            self._error = error
+        try:
+            # As in `produce`, whose call and tuple would take as long as serializing a short text.
+            self._produce(topic, value, key, _ANY_PARTITION, self._hear, None, _stamp_of(timestamp) if timestamp else 0)
+        except BufferError:
+            produce(self._producer, (topic, key, value, timestamp), self._hear)
 
     def _check(self) -> None:
-        error, self._error = self._error, None
+        error, self._refusals.first = self._refusals.first, None
         if error is not None:
             raise client_library().KafkaException(error)
 
@@ -137,6 +142,17 @@ class ProducingWriter(SinkWriter):
         self._producer.purge()
         with contextlib.suppress(client_library().KafkaException):  # what was fatal was told before
             calling_back(lambda: self._producer.flush(_WAIT_S))
+
+
+class _Refusals:
+    """Hears of what the brokers did not take; apart from the writer, so that its producer ends when it is let go."""
+
+    def __init__(self) -> None:
+        self.first: KafkaError | None = None
+
+    def hear(self, error: KafkaError | None, message: Message) -> None:
+        if error is not None and self.first is None:
+            self.first = error
 
 
 class TransactionalWriter(SinkWriter):
@@ -341,13 +357,17 @@ class _Session:
 def produce(producer: Producer, record: KafkaRecord, delivered: Callable[[KafkaError | None, Message], None]) -> None:
     """Give the client library a record, waiting while it has too many."""
     topic, key, value, timestamp = record
-    stamp = timestamp if timestamp is not None and timestamp > 0 else 0  # 0: that of the writing
+    stamp = 0 if timestamp is None else _stamp_of(timestamp)
     while True:
         try:
-            producer.produce(topic, value, key, on_delivery=delivered, timestamp=stamp)
+            producer.produce(topic, value, key, _ANY_PARTITION, delivered, None, stamp)  # by names it takes longer
             return
         except BufferError:
             calling_back(lambda: producer.poll(_WAIT_S))
+
+
+def _stamp_of(timestamp: int) -> int:
+    return max(timestamp, 0)  # 0: that of the writing
 
 
 def _may_try_again(error: KafkaError) -> bool:

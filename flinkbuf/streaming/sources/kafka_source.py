@@ -295,11 +295,14 @@ class KafkaReader(SourceReader):
         self._messages_at_once = messages_at_once
         self._options = options
         self._deserialize: Callable[[Any], object] = options.deserialize
+        # Of the value alone, if it is all that is looked at: a call less for each message.
+        self._deserialize_value: Callable[[bytes], object] | None = getattr(options.deserialize, "of_value", None)
         self._places: dict[tuple[str, int], _Place] = {}  # by topic and number
         self._ended: dict[KafkaTopicPartition, int] = {}  # where those of bounded sources have come to their end
         self._empty: list[str] = []  # ids of those that have nothing to read, and may not hold event time back
         self._has_no_more = False
-        self._messages: deque[Message] = deque()  # that were taken and not yet emitted
+        self._messages: list[Any] = []  # that were taken at once
+        self._next = 0  # which of them comes next
         self._offsets: dict[int, list[TopicPartition]] = {}  # by checkpoint, to be committed to the group
         self._fetcher: _Fetcher | None = None
 
@@ -324,11 +327,10 @@ class KafkaReader(SourceReader):
     def poll_next(self, output: ReaderOutput) -> int:
         """Emit what was taken until the turn is over."""
         self._release_empty(output)
-        if not self._messages and self._fetcher is not None:
-            self._messages.extend(self._fetcher.take())
-        messages = self._messages
-        while messages:
-            self._emit(messages.popleft(), output)
+        if self._next == len(self._messages) and self._fetcher is not None:
+            self._messages, self._next = self._fetcher.take(), 0
+        while self._next < len(self._messages):
+            self._emit(output)
             if output.is_turn_over:
                 break
         return self._status()
@@ -340,25 +342,48 @@ class KafkaReader(SourceReader):
     def _status(self) -> int:
         if not self._places and self._has_no_more:
             return InputStatus.END_OF_INPUT
-        has_more = bool(self._messages) or (self._fetcher is not None and self._fetcher.has_messages)
+        is_amid = self._next < len(self._messages)
+        has_more = is_amid or (self._fetcher is not None and self._fetcher.has_messages)
         return InputStatus.MORE_AVAILABLE if has_more else InputStatus.NOTHING_AVAILABLE
 
-    def _emit(self, message: Any, output: ReaderOutput) -> None:
-        place = self._places.get(_key_in(message))
-        if message.error() is not None:
-            self._hear(message, place, output)
-            return
-        offset = message.offset()
-        if place is None or offset < place.position:
+    def _emit(self, output: ReaderOutput) -> None:
+        """Emit messages that come one after the other from a partition, until the turn is over."""
+        messages = self._messages
+        first = messages[self._next]
+        topic, number = key = _key_in(first)
+        place = self._places.get(key)
+        if place is None or first.error() is not None:
+            self._next += 1
+            if first.error() is not None:
+                self._hear(first, place, output)
             return  # of a partition that has ended
-        if place.stop is None or offset < place.stop:
-            value = self._deserialize(message)
-            if value is not None:
-                kind, timestamp_ms = message.timestamp()
-                if place.output is None:
-                    place.output = output.create_output_for_split(place.split.split_id)
-                place.output.collect(value, timestamp_ms if kind else None)
-        self._advance(place, offset + 1, output)
+        collect = None if place.output is None else place.output.collect
+        stop = place.stop
+        of_value = self._deserialize_value
+        deserialize: Callable[[Any], object] = self._deserialize if of_value is None else of_value
+        for index in range(self._next, len(messages)):
+            message = messages[index]
+            if message.partition() != number or message.error() is not None or message.topic() != topic:
+                return
+            self._next = index + 1
+            offset = message.offset()
+            if offset < place.position:
+                continue
+            if stop is None or offset < stop:
+                found = message if of_value is None else message.value()
+                value = None if found is None else deserialize(found)
+                if value is not None:
+                    if collect is None:
+                        place.output = output.create_output_for_split(place.split.split_id)
+                        collect = place.output.collect
+                    kind, timestamp_ms = message.timestamp()
+                    collect(value, timestamp_ms if kind else None)
+            place.position = offset + 1
+            if stop is not None and offset + 1 >= stop:
+                self._end(place, output)
+                return
+            if output.is_turn_over:
+                return
 
     def _hear(self, message: Any, place: _Place | None, output: ReaderOutput) -> None:
         error = message.error()

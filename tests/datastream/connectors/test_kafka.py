@@ -445,7 +445,7 @@ def test_properties_that_are_flink_s_or_java_s_do_not_reach_the_client():
 
 
 def test_a_transaction_that_lost_records_says_so(model, monkeypatch):
-    def lossy(self, topic, value, key, on_delivery=None, **more):
+    def lossy(self, topic, value, key, partition, on_delivery, *more):
         on_delivery("the broker is full", None)
 
     monkeypatch.setattr(ModelProducer, "produce", lossy)

@@ -62,7 +62,7 @@ class ModelProducer:
         self._check()
         self.records, self.marks = [], {}
 
-    def produce(self, topic, value, key, on_delivery=None, **more):
+    def produce(self, topic, value, key, partition, on_delivery, *more):
         self._check("produce")
         self.records.append((topic, key, value))
 
