@@ -9,6 +9,7 @@ a row of columns, so that both are the same events.
 
 import functools
 
+cimport cython
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from cpython.object cimport PyTypeObject
 from cpython.ref cimport Py_INCREF
@@ -354,6 +355,7 @@ cdef class BidColumns(Columns):
 
 cdef struct BidFields:
     int64_t auction, bidder, price, date_time
+    bint is_hot_auction, is_hot_bidder
     uint32_t channel
     Text extra
 
@@ -376,6 +378,19 @@ cdef struct PersonFields:
 cdef inline void put(object event, Py_ssize_t place, object field) noexcept:
     Py_INCREF(field)  # which the tuple takes
     PyTuple_SET_ITEM(event, place, field)
+
+
+@cython.final
+cdef class Number:
+    """A number that many events have one after the other, as one object."""
+
+    cdef int64_t value
+    cdef object made
+
+    cdef inline object of(self, int64_t value):
+        if self.made is None or self.value != value:
+            self.value, self.made = value, value
+        return self.made
 
 
 cdef class Generator:
@@ -404,11 +419,14 @@ cdef class Generator:
     cdef const char* letters
     cdef uint32_t pool_size
     cdef object person_class, auction_class, bid_class
+    cdef Number hot_auction_id, hot_bidder_id, when
+    # Where it stands, and what is the same for all events of an epoch.
+    cdef int64_t epoch, turn, last_auction, hot_auction, hot_person
     cdef list channels, urls
     cdef Texts channel_texts, url_texts, first_names, last_names, cities, states
     # Of the rules, which see.
     cdef uint32_t first_id, first_bidder, events_per_epoch, auctions_per_epoch, hot_batch, auctions_in_flight
-    cdef uint32_t active_persons, id_lead, hot_auction, hot_seller, hot_bidder, first_category, category_count
+    cdef uint32_t active_persons, id_lead, hot_auctions, hot_sellers, hot_bidders, first_category, category_count
     cdef uint32_t person_size, auction_size, bid_size, channel_count, hot_channel_count
 
     def __init__(self, split):
@@ -430,11 +448,14 @@ cdef class Generator:
         self.events_per_epoch, self.auctions_per_epoch = rules.EVENTS_PER_EPOCH, rules.AUCTIONS_PER_EPOCH
         self.hot_batch, self.auctions_in_flight = rules.HOT_BATCH, rules.AUCTIONS_IN_FLIGHT
         self.active_persons, self.id_lead = rules.ACTIVE_PERSONS, rules.ID_LEAD
-        self.hot_auction, self.hot_seller = rules.HOT_AUCTION_RATIO, rules.HOT_SELLER_RATIO
-        self.hot_bidder = rules.HOT_BIDDER_RATIO
+        self.hot_auctions, self.hot_sellers = rules.HOT_AUCTION_RATIO, rules.HOT_SELLER_RATIO
+        self.hot_bidders = rules.HOT_BIDDER_RATIO
         self.first_category, self.category_count = rules.FIRST_CATEGORY, rules.CATEGORY_COUNT
         self.person_size, self.auction_size, self.bid_size = rules.PERSON_SIZE, rules.AUCTION_SIZE, rules.BID_SIZE
         self.channel_count, self.hot_channel_count = rules.CHANNEL_COUNT, len(rules.HOT_CHANNELS)
+        self.hot_auction_id, self.hot_bidder_id, self.when = Number(), Number(), Number()
+        self.turn = (self.first_event_id + self.done) % self.events_per_epoch
+        self.begin_epoch((self.first_event_id + self.done) // self.events_per_epoch)
 
     @property
     def drawn(self):
@@ -447,17 +468,27 @@ cdef class Generator:
     def __next__(self):
         if self.done >= self.count:
             raise StopIteration
-        self.done += 1
-        cdef int64_t event = self.first_event_id + self.done
-        cdef int64_t epoch = event // self.events_per_epoch
-        cdef int64_t turn = event - epoch * self.events_per_epoch
-        if turn > self.auctions_per_epoch:
-            made = self.bid(epoch)
+        self.next_turn()
+        if self.turn > self.auctions_per_epoch:
+            made = self.bid()
         else:
-            made = self.auction(epoch, turn) if turn else self.person(epoch)
-        if turn >= self.auctions_per_epoch and turn + 1 < self.events_per_epoch and self.done < self.count:
-            self.draw_ahead(epoch)
+            made = self.auction() if self.turn else self.person()
+        if self.auctions_per_epoch <= self.turn < self.events_per_epoch - 1 and self.done < self.count:
+            self.draw_ahead()
         return made
+
+    cdef inline void next_turn(self) noexcept nogil:
+        self.done += 1
+        self.turn += 1
+        if self.turn == self.events_per_epoch:
+            self.turn = 0
+            self.begin_epoch(self.epoch + 1)
+
+    cdef void begin_epoch(self, int64_t epoch) noexcept nogil:
+        self.epoch = epoch
+        self.last_auction = epoch * self.auctions_per_epoch + self.auctions_per_epoch - 1
+        self.hot_auction = self.last_auction // self.hot_batch * self.hot_batch
+        self.hot_person = epoch // self.hot_batch * self.hot_batch
 
     def next_columns(self, int64_t most, person_schema, auction_schema, bid_schema):
         """Return the next events, at most so many, as `Columns` of persons, auctions and bids; None at the end."""
@@ -475,40 +506,31 @@ cdef class Generator:
         return persons, auctions, bids
 
     cdef void put_events(self, int64_t count, Columns persons, Columns auctions, BidColumns bids) noexcept nogil:
-        cdef int64_t event = self.first_event_id + self.done, epoch, turn
         cdef BidFields bid
         cdef AuctionFields auction
         cdef PersonFields person
-        epoch = event // self.events_per_epoch
-        turn = event - epoch * self.events_per_epoch
         if self.is_ahead:
             self.is_ahead, self.random.state = False, self.state_before
         for _ in range(count):
-            self.done += 1
-            turn += 1
-            if turn == self.events_per_epoch:
-                epoch, turn = epoch + 1, 0
-            if turn > self.auctions_per_epoch:
-                self.draw_bid(epoch, self.done, &bid)
+            self.next_turn()
+            if self.turn > self.auctions_per_epoch:
+                self.draw_bid(self.done, &bid)
                 self.put_bid(bids, &bid)
-            elif turn:
-                self.draw_auction(epoch, turn, &auction)
+            elif self.turn:
+                self.draw_auction(&auction)
                 self.put_auction(auctions, &auction)
             else:
-                self.draw_person(epoch, &person)
+                self.draw_person(&person)
                 self.put_person(persons, &person)
 
     cdef inline int64_t date_time(self, int64_t number) noexcept nogil:
         """When the event of this number happens; its split counts from 1."""
         return self.base_time_ms + <int64_t>(number * self.delay_us) // 1000
 
-    cdef inline int64_t hot_person(self, int64_t epoch) noexcept nogil:
-        return epoch // self.hot_batch * self.hot_batch
-
-    cdef inline int64_t some_person(self, int64_t epoch) noexcept nogil:
+    cdef inline int64_t some_person(self) noexcept nogil:
         """One of the persons of late, or one that will come soon."""
-        cdef int64_t active = min(epoch + 1, <int64_t>self.active_persons)
-        return epoch + 1 - active + below(&self.random, <uint32_t>active + self.id_lead)
+        cdef int64_t active = min(self.epoch + 1, <int64_t>self.active_persons)
+        return self.epoch + 1 - active + below(&self.random, <uint32_t>active + self.id_lead)
 
     cdef inline Text extra(self, Py_ssize_t current, Py_ssize_t average) noexcept nogil:
         """A text that fills a record of `current` bytes up to `average`, more or less."""
@@ -526,15 +548,17 @@ cdef class Generator:
 
     # --- bids
 
-    cdef inline void draw_bid(self, int64_t epoch, int64_t number, BidFields* bid) noexcept nogil:
+    cdef inline void draw_bid(self, int64_t number, BidFields* bid) noexcept nogil:
         cdef Random* random = &self.random
-        cdef int64_t last_auction = epoch * self.auctions_per_epoch + self.auctions_per_epoch - 1, low, auction, bidder
-        if below(random, self.hot_auction):
-            auction = last_auction // self.hot_batch * self.hot_batch
+        cdef int64_t low, auction, bidder
+        bid.is_hot_auction = below(random, self.hot_auctions) != 0
+        if bid.is_hot_auction:
+            auction = self.hot_auction
         else:
-            low = max(last_auction - self.auctions_in_flight, <int64_t>0)
-            auction = low + below(random, <uint32_t>(last_auction - low) + 1 + self.id_lead)
-        bidder = self.hot_person(epoch) + 1 if below(random, self.hot_bidder) else self.some_person(epoch)
+            low = max(self.last_auction - self.auctions_in_flight, <int64_t>0)
+            auction = low + below(random, <uint32_t>(self.last_auction - low) + 1 + self.id_lead)
+        bid.is_hot_bidder = below(random, self.hot_bidders) != 0
+        bidder = self.hot_person + 1 if bid.is_hot_bidder else self.some_person()
         bid.auction, bid.bidder, bid.price = auction + self.first_id, bidder + self.first_bidder, price(random)
         if below(random, 2):
             bid.channel = below(random, self.hot_channel_count)
@@ -552,40 +576,40 @@ cdef class Generator:
         )
         bids.count = row + 1
 
-    cdef inline void draw_ahead(self, int64_t epoch):
+    cdef inline void draw_ahead(self):
         """Its texts are any of thousands: the processor fetches them while something is done with the event before."""
         self.state_before = self.random.state
-        self.draw_bid(epoch, self.done + 1, &self.ahead)
+        self.draw_bid(self.done + 1, &self.ahead)
         self.is_ahead = True
         prefetch(PyList_GET_ITEM(self.channels, self.ahead.channel))
         prefetch(PyList_GET_ITEM(self.urls, self.ahead.channel))
         prefetch(self.ahead.extra.letters)
         prefetch(self.ahead.extra.letters + self.ahead.extra.length)
 
-    cdef object bid(self, int64_t epoch):
+    cdef object bid(self):
         cdef BidFields bid
         if self.is_ahead:
             bid, self.is_ahead = self.ahead, False
         else:
-            self.draw_bid(epoch, self.done, &bid)
+            self.draw_bid(self.done, &bid)
         cdef object event = PyType_GenericAlloc(<PyTypeObject*>self.bid_class, 7)
-        put(event, 0, bid.auction)
-        put(event, 1, bid.bidder)
+        put(event, 0, self.hot_auction_id.of(bid.auction) if bid.is_hot_auction else bid.auction)
+        put(event, 1, self.hot_bidder_id.of(bid.bidder) if bid.is_hot_bidder else bid.bidder)
         put(event, 2, bid.price)
         put(event, 3, self.channels[bid.channel])
         put(event, 4, self.urls[bid.channel])
-        put(event, 5, bid.date_time)
+        put(event, 5, self.when.of(bid.date_time))
         put(event, 6, text_of(bid.extra))
         return event
 
     # --- auctions
 
-    cdef void draw_auction(self, int64_t epoch, int64_t turn, AuctionFields* auction) noexcept nogil:
+    cdef void draw_auction(self, AuctionFields* auction) noexcept nogil:
         cdef Random* random = &self.random
         cdef int64_t when = self.date_time(self.done)
         cdef int64_t ahead = self.date_time(self.done + self.ahead_events) - when
-        auction.id, auction.date_time = epoch * self.auctions_per_epoch + turn - 1 + self.first_id, when
-        auction.seller = self.hot_person(epoch) if below(random, self.hot_seller) else self.some_person(epoch)
+        auction.id, auction.date_time = self.epoch * self.auctions_per_epoch + self.turn - 1 + self.first_id, when
+        auction.seller = self.hot_person if below(random, self.hot_sellers) else self.some_person()
         auction.seller += self.first_id
         auction.category = self.first_category + below(random, self.category_count)
         auction.initial_bid = price(random)
@@ -606,16 +630,16 @@ cdef class Generator:
         auctions.put_text(2, auction.extra)
         auctions.count = row + 1
 
-    cdef object auction(self, int64_t epoch, int64_t turn):
+    cdef object auction(self):
         cdef AuctionFields auction
-        self.draw_auction(epoch, turn, &auction)
+        self.draw_auction(&auction)
         cdef object event = PyType_GenericAlloc(<PyTypeObject*>self.auction_class, 10)
         put(event, 0, auction.id)
         put(event, 1, text_of(auction.name))
         put(event, 2, text_of(auction.description))
         put(event, 3, auction.initial_bid)
         put(event, 4, auction.reserve)
-        put(event, 5, auction.date_time)
+        put(event, 5, self.when.of(auction.date_time))
         put(event, 6, auction.expires)
         put(event, 7, auction.seller)
         put(event, 8, auction.category)
@@ -624,7 +648,7 @@ cdef class Generator:
 
     # --- persons
 
-    cdef void draw_person(self, int64_t epoch, PersonFields* person) noexcept nogil:
+    cdef void draw_person(self, PersonFields* person) noexcept nogil:
         cdef Random* random = &self.random
         cdef char letters[LONGEST]
         cdef char* end = append(person.name_letters, self.one_of(self.first_names))
@@ -639,7 +663,7 @@ cdef class Generator:
         person.city, person.state = self.one_of(self.cities), self.one_of(self.states)
         cdef Py_ssize_t size = 8 + person.name.length + person.email.length + person.card.length
         person.extra = self.extra(size + person.city.length + person.state.length, self.person_size)
-        person.id, person.date_time = epoch + self.first_id, self.date_time(self.done)
+        person.id, person.date_time = self.epoch + self.first_id, self.date_time(self.done)
 
     cdef inline Text one_of(self, Texts texts) noexcept nogil:
         return texts.places[below(&self.random, texts.count)]
@@ -667,16 +691,16 @@ cdef class Generator:
         persons.put_text(5, person.extra)
         persons.count = row + 1
 
-    cdef object person(self, int64_t epoch):
+    cdef object person(self):
         cdef PersonFields person
-        self.draw_person(epoch, &person)
-        return self.person_class(
-            person.id,
-            text_of(person.name),
-            text_of(person.email),
-            text_of(person.card),
-            text_of(person.city),
-            text_of(person.state),
-            person.date_time,
-            text_of(person.extra),
-        )
+        self.draw_person(&person)
+        cdef object event = PyType_GenericAlloc(<PyTypeObject*>self.person_class, 8)
+        put(event, 0, person.id)
+        put(event, 1, text_of(person.name))
+        put(event, 2, text_of(person.email))
+        put(event, 3, text_of(person.card))
+        put(event, 4, text_of(person.city))
+        put(event, 5, text_of(person.state))
+        put(event, 6, self.when.of(person.date_time))
+        put(event, 7, text_of(person.extra))
+        return event
