@@ -209,6 +209,8 @@ DOES_WITHOUT = {
     "aligned_window_operator": (LOOP_OVER_OBJECTS | {"bench"}, "timed in bench_window_operator.py"),
     "aggregate_operator": (LOOP_OVER_OBJECTS | {"bench"}, "timed in bench_window_operator.py"),
     "plain_function": (LOOP_OVER_OBJECTS | {"bench"}, "a few steps of C in place of a call; timed by Nexmark"),
+    "plain_node": (LOOP_OVER_OBJECTS | {"pyi", "test.py", "bench"}, "what plain_function does, part by part"),
+    "plain_code": (LOOP_OVER_OBJECTS | {"pyi", "test.py", "bench"}, "what plain_function reads, once a function"),
     "combining_operator": (LOOP_OVER_OBJECTS | {"bench"}, "timed by the queries of Nexmark that combine"),
     "combined_window_operator": (LOOP_OVER_OBJECTS | {"bench"}, "aligned_window_operator with merged contents"),
     "watermark_generator": (LOOP_OVER_OBJECTS | {"bench"}, "a comparison; timed with its operator"),

@@ -1,26 +1,8 @@
-/* What tells that a name or a class still means what it meant, and that somebody watches Python's calls. */
+/* What functions written in Python are made of, and whether somebody watches Python's calls. */
 #ifndef FB_PLAIN_FUNCTION_H
 #define FB_PLAIN_FUNCTION_H
 
 #include <Python.h>
-
-/* Changes with each change of a dict; 0: this Python does not say. */
-static inline uint64_t fb_plain_function_dict_version(PyObject* dict) {
-#if PY_VERSION_HEX < 0x030C0000
-  return ((PyDictObject*)dict)->ma_version_tag;
-#else
-  (void)dict;
-  return 0;
-#endif
-}
-
-/* Changes with each change of a class; 0: it is not known at the moment. */
-static inline unsigned int fb_plain_function_class_version(PyObject* class_) {
-#if PY_VERSION_HEX < 0x030D0000
-  if (!PyType_HasFeature((PyTypeObject*)class_, Py_TPFLAGS_VALID_VERSION_TAG)) return 0;
-#endif
-  return ((PyTypeObject*)class_)->tp_version_tag;
-}
 
 /* Whether a debugger or a profiler wants to see each call of this thread. */
 static inline int fb_plain_function_is_watched(void) {
@@ -31,10 +13,9 @@ static inline int fb_plain_function_is_watched(void) {
 /* What a function written in Python does: borrowed. */
 static inline PyObject* fb_plain_function_code(PyObject* function) { return PyFunction_GET_CODE(function); }
 
-/* Whether container[key] is that of tuples, also in a class below. */
-static inline int fb_plain_function_is_tuple(PyObject* value) {
-  return PyTuple_Check(value) &&
-         Py_TYPE(value)->tp_as_mapping->mp_subscript == PyTuple_Type.tp_as_mapping->mp_subscript;
+/* What a function written in C belongs to: borrowed; NULL: it is none, or belongs to nothing. */
+static inline PyObject* fb_plain_function_self(PyObject* function) {
+  return PyCFunction_CheckExact(function) ? PyCFunction_GET_SELF(function) : NULL;
 }
 
 #endif
