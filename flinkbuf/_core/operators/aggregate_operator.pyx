@@ -15,6 +15,7 @@ from cpython.tuple cimport (
 )
 from libc.stdint cimport INT64_MAX, int64_t
 
+from flinkbuf._core.record.plain_function cimport called, called_with_two
 from flinkbuf._core.state.keyed_state cimport given, kept, result_of_call
 from flinkbuf._core.operators.stream_operator cimport StreamOperator
 
@@ -180,7 +181,7 @@ cdef class ReduceOperator(StreamOperator):
     cpdef process_element(self, object value, int64_t timestamp):
         self.value_in_hand = value
         self.is_in_function = True
-        self.key_context.set_key(self.selector(value))
+        self.key_context.set_key(called(self.selector, value))
         if self.is_combined:
             value = (<tuple>value)[2]
         before = self.state.table.own(self.key_context.token)
@@ -205,7 +206,7 @@ cdef class ReduceOperator(StreamOperator):
         if self.field_reduce is not None:
             result = self.field_reduce.combine(before, value)
         else:
-            result = self.reduce(before, value)
+            result = called_with_two(self.reduce, before, value)
         return value if is_own and result is value else result_of_call(self.state, before, result)
 
     def on_event_time(self, timestamp, key, namespace):

@@ -9,6 +9,7 @@ from libc.stdint cimport int64_t
 
 from flinkbuf._core.operators.function_results cimport emit_results
 from flinkbuf._core.operators.process_operator cimport UserTimers, call_on_timer
+from flinkbuf._core.record.plain_function cimport called
 
 
 cdef class BroadcastContext(ProcessContext):
@@ -160,7 +161,7 @@ cdef class KeyedBroadcastProcessOperator(BroadcastProcessOperator):
         self.value_in_hand = value
         self.is_in_function = True
         if index == 0:
-            self.key_context.set_key(self.selector(value))
+            self.key_context.set_key(called(self.selector, value))
         else:
             self.key_context.clear()
         self.call_function(index, value, timestamp)

@@ -7,6 +7,8 @@ from libc.stdint cimport int64_t
 
 from flinkbuf._core.operators.aggregate_operator cimport combined_result
 from flinkbuf._core.operators.incremental_window_operator cimport AGGREGATE
+from flinkbuf._core.record.plain_function cimport called_with_two
+from flinkbuf._core.record.plain_function import quickened
 from flinkbuf._core.state.keyed_state cimport kept, result_of_call
 from flinkbuf._core.value.own_value cimport own_copy
 
@@ -17,7 +19,7 @@ cdef class CombinedWindowOperator(AlignedWindowOperator):
     def __init__(self, operation):
         AlignedWindowOperator.__init__(self, operation)
         if self.how == AGGREGATE:
-            self.merge = operation.aggregate_function.merge
+            self.merge = quickened(operation.aggregate_function.merge, 2)
             self.merge_name = f"{type(operation.aggregate_function).__name__}.merge()"
 
     cpdef process_element(self, object value, int64_t timestamp):
@@ -35,7 +37,7 @@ cdef class CombinedWindowOperator(AlignedWindowOperator):
             return value if is_own else kept(self.contents, value)
         if not is_own:
             value = own_copy(value)  # it may be part of what comes of it, and other windows have it, too
-        result = self.merge(before, value)
+        result = called_with_two(self.merge, before, value)
         if result is None:
             raise TypeError(f"{self.merge_name} must return the accumulator of both; it returned None")
         return value if is_own and result is value else result_of_call(self.contents, before, result)

@@ -15,8 +15,11 @@ from libc.stdint cimport INT64_MAX, INT64_MIN, int64_t
 
 from math import gcd
 
+from flinkbuf._core.record.plain_function import quickened
+
 from flinkbuf._core.operators.aggregate_operator cimport combined_result
 from flinkbuf._core.operators.aligned_window_operator cimport bounds_of_time
+from flinkbuf._core.record.plain_function cimport called, called_with_two
 from flinkbuf._core.state.key_context cimport KeyContext, key_of_token
 from flinkbuf._core.state.keyed_state cimport kept, result_of_call
 from flinkbuf._core.value.own_value cimport own_copy
@@ -84,7 +87,8 @@ cdef class CombiningOperator(DelayedOperator):
             self.field_reduce = <FieldReduce>reduce if isinstance(reduce, FieldReduce) else None
         else:
             self.how = AGGREGATE
-            self.create_accumulator, self.add_value = aggregate_function.create_accumulator, aggregate_function.add
+            self.create_accumulator = aggregate_function.create_accumulator
+            self.add_value = quickened(aggregate_function.add, 2)
         self.gathered = {}
 
     def open(self):
@@ -104,7 +108,7 @@ cdef class CombiningOperator(DelayedOperator):
         cdef object before = None
         self.value_in_hand = value
         self.is_in_function = True
-        self.keys.set_key(self.selector(value))
+        self.keys.set_key(called(self.selector, value))
         entries = self.of_pane(0 if self.panes is None else self.panes.start_of(value, timestamp))
         found = PyDict_GetItemWithError(entries, self.keys.token)
         if found is not NULL:
@@ -145,9 +149,9 @@ cdef class CombiningOperator(DelayedOperator):
             if not is_own:
                 value = own_copy(value)  # the accumulator may be going to hold it
             if before is None:
-                made = kept(self.state, self.add_value(value, self.create_accumulator()))
+                made = kept(self.state, called_with_two(self.add_value, value, self.create_accumulator()))
             else:
-                made = result_of_call(self.state, before, self.add_value(value, before))
+                made = result_of_call(self.state, before, called_with_two(self.add_value, value, before))
         elif before is None:
             return value if is_own else kept(self.state, value)
         else:
@@ -156,7 +160,7 @@ cdef class CombiningOperator(DelayedOperator):
             if self.field_reduce is not None:
                 made = self.field_reduce.combine(before, value)
             else:
-                made = self.reduce(before, value)
+                made = called_with_two(self.reduce, before, value)
             made = value if is_own and made is value else result_of_call(self.state, before, made)
         return combined_result(made)
 

@@ -8,8 +8,9 @@ cimport cython
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t
 
-from flinkbuf._core.value.python_object cimport FB_IDENTITY, fb_call_one
 from flinkbuf._core.operators.stream_operator cimport MultipleInputOperator, StreamOperator
+from flinkbuf._core.record.plain_function cimport call_one, called
+from flinkbuf._core.value.python_object cimport FB_IDENTITY
 
 
 cdef class FunctionOperator(StreamOperator):
@@ -35,7 +36,7 @@ cdef class FunctionOperator(StreamOperator):
     @cython.final
     cdef int select_key(self, object value) except -1:
         self.is_in_function = True
-        self.key_context.set_key(self.key_selector(value))
+        self.key_context.set_key(called(self.key_selector, value))
         self.is_in_function = False
         return 0
 
@@ -46,7 +47,7 @@ cdef class FunctionOperator(StreamOperator):
         self.value_in_hand = value
         if self.key_selector is not None:
             self.select_key(value)
-        result = fb_call_one(<PyObject*>self.function, <PyObject*>value)
+        result = call_one(<PyObject*>self.function, <PyObject*>value)
         if result is NULL:
             self.fail_in_function()
         return FB_IDENTITY(result)
@@ -117,7 +118,7 @@ cdef class CoFunctionOperator(MultipleInputOperator):
         self.value_in_hand = value
         self.is_in_function = True
         if self.key_selectors is not None:
-            self.key_context.set_key(self.key_selectors[index](value))
+            self.key_context.set_key(called(self.key_selectors[index], value))
         return self.functions[index](value)
 
 

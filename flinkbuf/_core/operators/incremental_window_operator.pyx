@@ -2,6 +2,8 @@
 
 from cpython.object cimport PyObject
 
+from flinkbuf._core.record.plain_function cimport called, called_with_two
+from flinkbuf._core.record.plain_function import quickened
 from flinkbuf._core.state.keyed_state cimport kept, result_of_call
 from flinkbuf._core.value.own_value cimport is_fixed, own_copy
 from flinkbuf._core.state.state_table cimport StateTable
@@ -21,8 +23,8 @@ cdef class IncrementalWindowOperator(WindowOperator):
             self.how = AGGREGATE
             function = operation.aggregate_function
             self.create_accumulator = function.create_accumulator
-            self.add_value = function.add
-            self.get_result = function.get_result
+            self.add_value = quickened(function.add, 2)
+            self.get_result = quickened(function.get_result)
 
     def initialize_state(self, snapshot):
         """Event time begins anew behind a restore: a window that was evaluated before, and is kept for late records,
@@ -62,15 +64,15 @@ cdef class IncrementalWindowOperator(WindowOperator):
                 return value if is_own else kept(self.contents, value)
             if not is_own:
                 value = own_copy(value)  # the function may put parts of it into what it returns
-            result = self.reduce(before, value)
+            result = called_with_two(self.reduce, before, value)
             return value if is_own and result is value else result_of_call(self.contents, before, result)
         if value is None:
             return None  # as an aggregating state of PyFlink has it
         if not is_own:
             value = own_copy(value)  # the accumulator may be going to hold it
         if before is None:
-            return kept(self.contents, self.add_value(value, self.create_accumulator()))
-        return result_of_call(self.contents, before, self.add_value(value, before))
+            return kept(self.contents, called_with_two(self.add_value, value, self.create_accumulator()))
+        return result_of_call(self.contents, before, called_with_two(self.add_value, value, before))
 
     cdef int emit_value(self, TimeWindow window, object value, bint is_last) except -1:
         """Emit what follows from the contents `value`, which are gone afterwards if it is the last time."""
@@ -82,7 +84,7 @@ cdef class IncrementalWindowOperator(WindowOperator):
                 value = [own_copy(each) for each in <list>value]
         elif self.how == AGGREGATE:
             self.is_in_function = True
-            value = self.get_result(value)
+            value = called(self.get_result, value)
             self.is_in_function = False
             if value is None:
                 return 0

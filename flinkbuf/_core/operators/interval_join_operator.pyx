@@ -7,6 +7,7 @@ of event time says; with each record the other side's buffer is looked through. 
 from libc.stdint cimport INT64_MAX, INT64_MIN, int64_t
 
 from flinkbuf._core.operators.function_results cimport emit_results
+from flinkbuf._core.record.plain_function cimport called
 from flinkbuf._core.value.own_value cimport own_copy
 
 cdef str LEFT = "left"
@@ -88,7 +89,7 @@ cdef class IntervalJoinOperator(MultipleInputOperator):
         cdef bint is_left = index == 0
         self.value_in_hand = value
         self.is_in_function = True
-        self.key_context.set_key(self.left_selector(value) if is_left else self.right_selector(value))
+        self.key_context.set_key(called(self.left_selector if is_left else self.right_selector, value))
         self.is_in_function = False
         if timestamp == INT64_MIN:
             raise ValueError(

@@ -9,6 +9,7 @@ KeyedCoProcessOperator; PyFlink: fn_execution/datastream/process/operations.py.
 from libc.stdint cimport INT64_MIN, int64_t
 
 from flinkbuf._core.operators.function_results cimport emit_results
+from flinkbuf._core.record.plain_function cimport called
 
 
 cdef class UserTimers:
@@ -175,7 +176,7 @@ cdef class KeyedProcessOperator(ProcessOperator):
         cdef ProcessContext context = self.process_context
         self.value_in_hand = value
         self.is_in_function = True
-        self.key_context.set_key(self.selector(value))
+        self.key_context.set_key(called(self.selector, value))
         context.element_timestamp = timestamp
         context.is_valid = True
         emit_results(self, self.process(value, context), timestamp, "process_element()")
@@ -275,7 +276,7 @@ cdef class KeyedCoProcessOperator(CoProcessOperator):
     cpdef process_input_element(self, Py_ssize_t index, object value, int64_t timestamp):
         self.value_in_hand = value
         self.is_in_function = True
-        self.key_context.set_key(self.selector1(value) if index == 0 else self.selector2(value))
+        self.key_context.set_key(called(self.selector1 if index == 0 else self.selector2, value))
         self.call_function(index, value, timestamp)
 
     def on_event_time(self, int64_t timestamp, key, namespace):

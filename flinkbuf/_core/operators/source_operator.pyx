@@ -8,6 +8,7 @@ from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF
 from libc.stdint cimport INT64_MIN, int64_t
 
+from flinkbuf._core.record.plain_function cimport called_with_two
 from flinkbuf._core.value.own_value cimport is_fixed, own_if_it_can
 from flinkbuf._core.operators.stream_operator cimport Output, StreamOperator
 from flinkbuf._core.operators.watermark_generator cimport WatermarkGenerator
@@ -261,7 +262,9 @@ cdef class WatermarkingOutput(ReaderOutput):
     cdef put(self, object value, int64_t timestamp):
         cdef object seen = value
         if self.extract_timestamp is not None:
-            timestamp = self.extract_timestamp(value, MIN_AS_OBJECT if timestamp == INT64_MIN else timestamp)
+            timestamp = called_with_two(
+                self.extract_timestamp, value, MIN_AS_OBJECT if timestamp == INT64_MIN else timestamp
+            )
         if self.generator.looks_at_events:
             seen = own_if_it_can(value)  # what comes behind may change it
         # The record first: a generator may emit a watermark for it that would make it late.

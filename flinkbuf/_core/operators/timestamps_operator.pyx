@@ -5,6 +5,7 @@ Flink: TimestampsAndWatermarksOperator.
 
 from operator import index
 
+from flinkbuf._core.record.plain_function cimport called_with_two
 from flinkbuf._core.record.plain_function import quickened
 
 from cpython.long cimport PyLong_CheckExact
@@ -96,7 +97,9 @@ cdef class TimestampsAndWatermarksOperator(StreamOperator):
         self.is_in_function = False
 
     cdef int64_t timestamp_of(self, object value, int64_t previous) except? -1:
-        cdef object given = self.extract(value, MIN_AS_OBJECT if previous == INT64_MIN else previous)
+        cdef object given = called_with_two(
+            self.extract, value, MIN_AS_OBJECT if previous == INT64_MIN else previous
+        )
         try:
             return given if PyLong_CheckExact(given) else index(given)
         except (TypeError, OverflowError) as error:

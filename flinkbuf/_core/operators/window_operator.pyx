@@ -8,6 +8,7 @@ fn_execution/datastream/window/window_operator.py.
 from libc.stdint cimport INT64_MAX, int64_t
 
 from flinkbuf._core.operators.function_results cimport emit_results
+from flinkbuf._core.record.plain_function cimport called
 from flinkbuf._core.value.own_value cimport own_copy
 from flinkbuf._core.operators.time_window cimport TimeWindow
 
@@ -76,7 +77,7 @@ cdef class WindowOperator(StreamOperator):
         """The record is the one at hand, and its key the current one."""
         self.value_in_hand = value
         self.is_in_function = True
-        key = 0 if self.selector is None else self.selector(value)
+        key = 0 if self.selector is None else called(self.selector, value)
         self.key_context.set_key(key)
         self.is_in_function = False
         return key

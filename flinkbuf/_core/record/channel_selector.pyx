@@ -9,6 +9,7 @@ from cpython.tuple cimport PyTuple_Check, PyTuple_CheckExact, PyTuple_GET_ITEM, 
 
 from flinkbuf._core.ground.errors cimport check
 from flinkbuf._core.record.key_group cimport KeyHasher
+from flinkbuf._core.record.plain_function cimport called
 
 from flinkbuf._core.record.key_group import check_parallelism
 from flinkbuf.errors import record_refused
@@ -136,7 +137,7 @@ cdef class KeyField:
 
     cdef object extract(self, object record, int64_t record_number):
         if self.function is not None:
-            return self.function(record)
+            return called(self.function, record)
         if self.index >= 0 and PyTuple_Check(record) and self.index < PyTuple_GET_SIZE(record):
             if PyTuple_CheckExact(record) or self.is_positional or Py_TYPE(record) is self.row_type:
                 return <object>PyTuple_GET_ITEM(record, self.index)

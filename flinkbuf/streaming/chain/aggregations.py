@@ -109,7 +109,7 @@ class CombiningOperatorFactory:
             quickened(self.key_selector),
             None if self.key_type is None else self.key_type.codec,
             functools.partial(detached_state, self.descriptor),
-            reduce=None if reduce is None else as_call(reduce, ReduceFunction, "reduce"),
+            reduce=None if reduce is None else quickened(as_call(reduce, ReduceFunction, "reduce"), 2),
             aggregate_function=self.aggregate_function,
             panes=None if self.assigner is None else Panes(self.assigner),
             lifecycle=Lifecycles(*members) if members else None,
@@ -172,7 +172,7 @@ class ReduceOperatorFactory:
         ]
         return ReduceOperator(
             quickened(self.key_selector),
-            as_call(self.reduce_function, ReduceFunction, "reduce"),
+            quickened(as_call(self.reduce_function, ReduceFunction, "reduce"), 2),
             self.descriptor,
             Lifecycles(*members) if members else None,
             self.is_batch,

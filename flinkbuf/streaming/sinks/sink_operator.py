@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from flinkbuf._core.operators.sink_operator import SinkFunctionOperator, SinkWriterOperatorBase
 from flinkbuf._core.operators.stream_operator import NO_TIMESTAMP
+from flinkbuf._core.record.plain_function import quickened
 from flinkbuf._core.value.own_value import copied
 from flinkbuf.errors import FlinkbufError
 from flinkbuf.log import logger
@@ -70,7 +71,7 @@ class CheckpointedSinkOperator(SinkFunctionOperator):
     """Calls a function object of the user, which may have state and want to hear of checkpoints."""
 
     def __init__(self, function: Any, lifecycle: object, takes_context: bool = False) -> None:
-        super().__init__(function.invoke, lifecycle, takes_context)
+        super().__init__(function.invoke if takes_context else quickened(function.invoke), lifecycle, takes_context)
         self._checkpoints = FunctionCheckpoints(function)
 
     def initialize_state(self, snapshot: OperatorSnapshot | None) -> None:

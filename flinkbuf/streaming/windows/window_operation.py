@@ -315,7 +315,7 @@ class WindowOperatorFactory:
             allowed_lateness_ms=self.allowed_lateness_ms,
             late_tag_id=self.late_tag_id,
             contents_descriptor=self._contents_descriptor(),
-            reduce=None if reduce is None else as_call(reduce, ReduceFunction, "reduce"),
+            reduce=None if reduce is None else quickened(as_call(reduce, ReduceFunction, "reduce"), 2),
             aggregate_function=self.aggregate_function,
             call=None if function is None else getattr(function, method),
             call_name=None if function is None else f"{type(function).__name__}.{method}()",
