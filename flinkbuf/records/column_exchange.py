@@ -77,12 +77,17 @@ class RowKeys:
             If a key of one column is null.
         KeyError
             If the batch lacks a column.
+        TypeError
+            If a column had another type in a batch before, with which rows of the same key go elsewhere.
         """
         import numpy as np
 
         keys = key_columns(batch, self.names)
         if self._chunks is None or keys.schema != self._schema:
-            self._schema, self._chunks = keys.schema, self._chunks_for(keys.schema)
+            chunks = self._chunks_for(keys.schema)
+            for now, before in zip(keys.schema, self._schema or keys.schema, strict=True):
+                check_goes_alike(now.name, now.type, before.type, f"was {before.type} before")
+            self._schema, self._chunks = keys.schema, chunks
         if self._channel_count == 1 and (len(self.names) > 1 or not keys.column(0).null_count):
             return np.zeros(keys.num_rows, np.uint32)
         (each,) = arrow_batches(keys)
@@ -123,12 +128,33 @@ def go_alike(one: pa.DataType, other: pa.DataType) -> bool:
     """
     import pyarrow as pa
 
-    if one.equals(other):
+    if one.equals(other) or pa.types.is_null(one) or pa.types.is_null(other):  # a null is one of any type
         return True
     if pa.types.is_duration(one) or pa.types.is_duration(other):
         return False
     kinds = [record_type(pa.schema([("key", each)])) for each in (one, other)]
     return kinds[0] == kinds[1] and getattr(one, "scale", 0) == getattr(other, "scale", 0)
+
+
+def check_goes_alike(name: str, now: pa.DataType, before: pa.DataType, said: str) -> None:
+    """Raise TypeError if rows whose keys are equal but for these types of a column go to different subtasks.
+
+    Parameters
+    ----------
+    name : str
+        Of the column.
+    now : pyarrow.DataType
+        That it has.
+    before : pyarrow.DataType
+        That rows have which may be equal.
+    said : str
+        Where they have it: "was int64 before".
+    """
+    if not go_alike(now, before):
+        raise TypeError(
+            f"column {name!r} {said} and is {now} now, and it is of the key: rows with equal values of the two types "
+            "go to different subtasks; cast the column to one type before key_by(), with with_columns()"
+        )
 
 
 def pages_for(partitioner: object, channel_count: int) -> Callable[[ColumnBatch], Iterator[tuple[int | None, bytes]]]:

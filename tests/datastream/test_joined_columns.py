@@ -202,6 +202,19 @@ def test_keys_of_types_that_go_alike_meet():
     assert found(joined) == sorted((text, text) for text in texts)
 
 
+@pytest.mark.parametrize("parallelism", [1, 2])
+def test_rows_whose_key_has_another_type_than_the_schema_says_are_refused(parallelism):
+    """-1 as an int is not where -1 as a bigint is: a join would miss it, at a parallelism above 1."""
+    env = environment(parallelism)
+    wide, narrow, right = (
+        env.from_collection(pa.table({name: pa.array([-1, -2, -3, -4], of), other: [1, 2, 3, 4]})).as_columns()
+        for name, other, of in (("k", "n", pa.int64()), ("k", "n", pa.int32()), ("r", "m", pa.int64()))
+    )
+    joined = wide.union(narrow).key_by("k").join(right.key_by("r")).time_to_live(Time.hours(1))
+    with pytest.raises(TypeError, match=r"column .k. is int64 to join\(\) and is int32 now, and it is of the key"):
+        list(joined.execute_and_collect())
+
+
 def test_a_row_without_a_timestamp_is_told_with_its_operator():
     left, right = pair()
     with pytest.raises(ValueError, match="a row of the left side has no timestamp") as caught:

@@ -67,6 +67,16 @@ def test_what_is_no_key_is_said(channel_count):
         keys.of(pa.record_batch({"a": [b"x"]}))
 
 
+@pytest.mark.parametrize("channel_count", [None, 1, 3])
+def test_a_key_of_another_type_than_before_is_refused(channel_count):
+    keys, batch = RowKeys(("a", "b"), 128, channel_count), pa.record_batch({"a": [-1], "b": pa.array([1], pa.int64())})
+    expected = keys.of(batch).tolist()
+    keys.of(pa.record_batch({"a": [-1], "b": pa.nulls(1)}))  # of whatever type, it goes to the same place
+    assert keys.of(batch).tolist() == expected
+    with pytest.raises(TypeError, match="column 'a' was int64 before and is int32 now, and it is of the key: .* cast"):
+        keys.of(pa.record_batch({"a": pa.array([-1], pa.int32()), "b": [1]}))
+
+
 def test_a_key_of_several_columns_may_have_nulls_and_dictionaries():
     batch = pa.record_batch({"a": pa.array(["x", None, "x"]).dictionary_encode(), "b": pa.array([1, None, 1])})
     first, second, third = RowKeys(("a", "b"), 128).of(batch).tolist()

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from flinkbuf._core.columns.key_slots import KeySlots
-from flinkbuf.records.column_exchange import go_alike, key_columns
+from flinkbuf.records.column_exchange import check_goes_alike, key_columns
 from flinkbuf.streaming.columns.aggregates import Aggregate
 from flinkbuf.streaming.columns.column_functions import column_as, columns_of
 from flinkbuf.streaming.columns.row_store import RowStore
@@ -115,12 +115,7 @@ class GroupPlan:
         if keys.schema.equals(self.key_schema):
             return keys
         for column, field in zip(keys.columns, self.key_schema, strict=True):
-            if not go_alike(column.type, field.type):
-                raise TypeError(
-                    f"column {field.name!r} was {field.type} before and is {column.type} now, and it is of the key: "
-                    "rows with equal values of the two types go to different subtasks; cast the column to one type "
-                    "before key_by(), with with_columns()"
-                )
+            check_goes_alike(field.name, column.type, field.type, f"was {field.type} before")
         columns = [
             _as_before(column, field.type, field.name)
             for column, field in zip(keys.columns, self.key_schema, strict=True)

@@ -19,6 +19,7 @@ from flinkbuf._core.columns.slot_rows import RowProbe, SlotRows, TakenRows
 from flinkbuf._core.operators.stream_operator import MAX_WATERMARK, NO_TIMESTAMP, MultipleInputOperator
 from flinkbuf.metrics import Counter
 from flinkbuf.records.column_batch import ColumnBatch, PageReader, without_dictionaries
+from flinkbuf.records.column_exchange import check_goes_alike
 from flinkbuf.streaming.columns.column_functions import column_as
 from flinkbuf.streaming.columns.grouping_operator import event_times
 from flinkbuf.streaming.columns.row_store import RowStore
@@ -95,7 +96,8 @@ class JoinPlan:
         ValueError
             If they have others.
         TypeError
-            If a column's values are none of its type.
+            If a column's values are none of its type, or if rows of an equal key with its type may be in another
+            subtask.
         """
         import pyarrow as pa
 
@@ -105,6 +107,9 @@ class JoinPlan:
                 f"a batch with the columns {', '.join(batch.schema.names) or '(none)'} came to the {_SIDES[side]} side "
                 f"of a join whose rows have {', '.join(schema.names)}"
             )
+        for name in self.keys[side]:
+            declared = schema.field(name).type
+            check_goes_alike(name, batch.schema.field(name).type, declared, f"is {declared} to join()")
         columns = [
             column_as(column, field.type, field.name, f"is {field.type} to join()")
             for column, field in zip(batch.columns, schema, strict=True)
