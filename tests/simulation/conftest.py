@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-RUNS = 60
+RUNS = 25  # of each simulation in make test; make test-simulation and CI run many more
 
 
 def pytest_addoption(parser):
