@@ -331,7 +331,7 @@ class MetricGroup:
 
     def __iter__(self) -> Iterator[tuple[str, Metric]]:
         """Yield each metric with its name, groups joined by dots, in the order of registration."""
-        for name, member in list(self._members.items()):
+        for name, member in self._members.copy().items():
             if isinstance(member, MetricGroup):
                 yield from ((f"{name}.{inner}", metric) for inner, metric in member)
             else:

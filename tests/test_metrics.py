@@ -7,6 +7,7 @@ import sys
 import threading
 
 import pytest
+from support.faults.collector import collector_runs
 
 import flinkbuf.metrics
 from flinkbuf.metrics import Counter, Gauge, Histogram, HistogramStatistics, Meter, MetricGroup
@@ -194,3 +195,16 @@ def test_group_refuses_a_name_that_is_taken():
 
 def test_examples_in_the_docstrings_hold():
     assert doctest.testmod(flinkbuf.metrics).failed == 0
+
+
+def test_metrics_come_while_the_others_are_read():
+    names = iter(map(str, range(1000)))
+    group = MetricGroup()
+
+    def register():
+        group.register(next(names), Counter())
+
+    for _ in range(10):
+        register()
+    with collector_runs(register):
+        assert set(group.sample().values()) == {0}

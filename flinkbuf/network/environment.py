@@ -257,6 +257,8 @@ class NetworkEnvironment:
         self._process_id = os.getpid()
         self._is_closed = False
         self._closing = threading.RLock()  # held by the thread that closes it
+        # Of many threads. Who looks through it takes a copy(), which is one step: list(….items()) makes a tuple of each
+        # item, for which the collector may run, and with it another thread.
         self._partitions: dict[ResultPartitionID, ResultPartition] = {}
         self._gates: WeakValueDictionary[int, InputGate] = WeakValueDictionary()  # by number, in order of creation
         self._gate_count = 0
@@ -523,7 +525,7 @@ class NetworkEnvironment:
         One that was written to its end and lost its reader is kept, for `wait_until_consumed` to tell; its writer was
         told of any other. One that has an owner is closed by nobody else. A blocking one is not consumed by reading.
         """
-        for name, partition in list(self._partitions.items()):
+        for name, partition in self._partitions.copy().items():
             if partition.is_finished and partition.is_reader_lost:
                 continue
             if partition.partition_type in BLOCKING_TYPES and not partition.is_released:
@@ -629,8 +631,8 @@ class NetworkEnvironment:
 
     def _unread_count(self) -> int:
         """Subpartitions that were finished and have not been read to the end."""
-        # A copy first: another thread may create one meanwhile.
-        finished = [(name, partition) for name, partition in list(self._partitions.items()) if partition.is_finished]
+        partitions = self._partitions.copy()
+        finished = [(name, partition) for name, partition in partitions.items() if partition.is_finished]
         for name, partition in finished:
             if partition.is_reader_lost:
                 raise RemoteTransportError(f"partition {name.hex()} was not read to its end: {partition.failure_cause}")
@@ -736,7 +738,7 @@ class NetworkEnvironment:
         return NetworkMetrics(
             *self.address,
             self._totals.sample(),
-            tuple(partition_metrics(name.hex(), partition) for name, partition in list(self._partitions.items())),
+            tuple(partition_metrics(name.hex(), partition) for name, partition in self._partitions.copy().items()),
             tuple(gate_metrics(index, gate) for index, gate in self._numbered_gates()),
         )
 

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.faults.collector import collector_runs
 from support.faults.fault_job import TYPE, Pair, Task, nothing_left, records_of
 from support.faults.fault_proxy import wait_until
 
@@ -747,3 +748,16 @@ def look(env, stop):
     while not stop.is_set():
         with contextlib.suppress(RuntimeError):  # it is being closed
             str(env.metrics())
+
+
+def test_partitions_come_while_the_others_are_looked_through():
+    with environment(2000) as env:
+
+        def create():
+            env.create_partition(fb.network.ResultPartitionID.random(), 1, owner=object())
+
+        for _ in range(10):
+            create()
+        for look in (env.metrics, env._unread_count, env._forget_consumed):
+            with collector_runs(create):
+                look()

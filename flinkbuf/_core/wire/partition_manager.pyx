@@ -83,9 +83,9 @@ cdef class PartitionManager:
     cdef int sweep(self) except -1:
         """Let go of those that are over; of each only the id stays, and that for a while."""
         cdef ResultPartition partition
-        for key, partition in list(self.partitions.items()):
+        for key, partition in self.partitions.copy().items():
             if partition.is_over():
-                del self.partitions[key]
+                self.partitions.pop(key, None)
         self.sweep_size = max(16, 2 * len(self.partitions))
         return 0
 

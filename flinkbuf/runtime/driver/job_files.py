@@ -259,7 +259,7 @@ class ShippedFiles:
 def _restore_path(before: list[str], places: list[str]) -> None:
     """Take the places away again, and the modules that came from them: another job's may have the same names."""
     sys.path[:] = before
-    for name, module in list(sys.modules.items()):
+    for name, module in sys.modules.copy().items():
         file = getattr(module, "__file__", None)
         if file and any(file.startswith(place + os.sep) for place in places):
             del sys.modules[name]

@@ -383,7 +383,7 @@ class AccumulatorRegistry:
         """Return kinds and values by name; from any thread."""
         return {
             name: {"type": type(accumulator).__name__, "value": accumulator.state()}
-            for name, accumulator in list(self._accumulators.items())
+            for name, accumulator in self._accumulators.copy().items()
         }
 
 

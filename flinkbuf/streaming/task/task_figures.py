@@ -131,7 +131,7 @@ def _of_operator(made: ChainedOperator, chain: OperatorChain) -> dict[str, objec
         figures["labels"] = labels
     if context.latency is not None:
         figures["latency"] = {
-            key: _plain(histogram.statistics()) for key, histogram in list(context.latency.histograms.items())
+            key: _plain(histogram.statistics()) for key, histogram in context.latency.histograms.copy().items()
         }
     return figures
 

@@ -6,6 +6,7 @@ import math
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.faults.collector import collector_runs
 
 from flinkbuf.metrics import MetricGroup
 from flinkbuf.streaming.chain.accumulators import (
@@ -145,3 +146,15 @@ def test_what_cannot_be_merged_elsewhere_is_refused():
     with pytest.raises(TypeError, match="name is a text"):
         registry.add(3, IntCounter())
     assert issubclass(Mine, Accumulator)
+
+
+def test_accumulators_come_while_the_others_are_told():
+    registry, names = AccumulatorRegistry(), iter(map(str, range(1000)))
+
+    def add():
+        registry.add(next(names), IntCounter())
+
+    for _ in range(10):
+        add()
+    with collector_runs(add):
+        assert len(registry.to_json()) >= 10
