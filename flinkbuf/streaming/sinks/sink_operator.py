@@ -372,10 +372,13 @@ class CommitterOperator(SinkFunctionOperator):
         """Make the committer."""
         super().open()
         self._committer = self._sink.create_committer()
+        self._commits_one_by_one = getattr(
+            self._committer, "commits_one_by_one", False
+        )  # not all derive from Committer
 
     def _take(self, committable: object) -> None:
         self._prepared.append(committable)
-        if self._committer is not None and self._committer.commits_one_by_one:
+        if self._commits_one_by_one:
             self._commit()
 
     def finish(self) -> None:

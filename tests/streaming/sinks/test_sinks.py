@@ -542,11 +542,33 @@ def test_in_batch_the_writer_gives_what_it_prepared_and_the_operator_behind_comm
     assert journal.calls[3:] == [("commit", [(1,), (2,)]), "close committer"]
 
 
+class OneByOne(JournalCommitter):
+    commits_one_by_one = True
+
+
+class Alike:
+    """A committer by its methods alone."""
+
+    def __init__(self, committer):
+        self.commit, self.close = committer.commit, committer.close
+
+
+def test_a_committer_behind_need_not_derive_from_the_class():
+    journal = Journal()
+    journal.decide = lambda request: None
+    journal.create_committer = lambda: Alike(JournalCommitter(journal))
+    committer = Surroundings().open(CommitterFactory(journal)())
+    committer.process_element((1,), NO_TIMESTAMP)
+    committer.finish()
+    committer.close()
+    assert commits(journal) == [[(1,)]]
+
+
 def test_a_committer_behind_may_want_each_when_it_comes():
     journal = Journal()
     journal.decide = lambda request: None
+    journal.create_committer = lambda: OneByOne(journal)
     committer = Surroundings().open(CommitterFactory(journal)())
-    committer._committer.commits_one_by_one = True
     committer.process_element((1,), NO_TIMESTAMP)
     committer.process_element((2,), NO_TIMESTAMP)
     committer.finish()
