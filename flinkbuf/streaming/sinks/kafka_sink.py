@@ -65,7 +65,7 @@ class KafkaTransaction:
 
     transactional_id: str
     unique: str  # its writer and its number among those that the writer marks at the same place
-    records: tuple[KafkaRecord, ...]
+    records: tuple[KafkaRecord, ...] = field(repr=False)  # an error names the transaction, not all of them
 
     def __str__(self) -> str:
         return f"a transaction of {len(self.records)} records as {self.transactional_id!r} of Kafka"
