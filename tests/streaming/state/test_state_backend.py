@@ -330,11 +330,11 @@ def test_snapshots_over_each_other_keep_what_was_in_any_order_of_their_ends(step
 
 
 def pauses_of(backend):
-    """Seconds from one moment to the next in which the writer of a snapshot let other threads run."""
-    moments = [time.perf_counter()]
+    """Seconds of this thread from one moment to the next in which the writer of a snapshot let other threads run."""
+    moments = [time.thread_time()]
 
     def is_cancelled():
-        moments.append(time.perf_counter())
+        moments.append(time.thread_time())
         return False
 
     backend.snapshot().write(SnapshotTarget(SnapshotOutput(None, 0), is_cancelled=is_cancelled))
