@@ -248,7 +248,7 @@ PACKAGE = [
     *("config", "metrics", "private_files", "processes", "owned_directory"),
     *("types/", "network/", "control/", "records/", "async_io/", "checkpoints/", "partition_files/"),
     *("streaming.time/", "streaming.state/", "streaming.chain/", "streaming.windows/", "streaming.columns/"),
-    *("streaming.file_place", "streaming.sources/", "streaming.sinks/", "streaming.lakes/"),
+    *("streaming.file_place", "streaming.sources/", "streaming.postgres/", "streaming.sinks/", "streaming.lakes/"),
     *("streaming.checkpoint/", "streaming.task/", "streaming"),
     *("runtime.graph/", "runtime.protocol/", "runtime.process/", "runtime.manager/"),
     *("runtime.scheduler/", "runtime.checkpoint/"),

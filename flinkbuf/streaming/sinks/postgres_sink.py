@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING
 from flinkbuf._core.value.own_value import copied_if_it_can
 from flinkbuf.errors import FlinkbufError
 from flinkbuf.log import logger
+from flinkbuf.streaming.postgres.postgres_client import PostgresSetupError, psycopg_module
 from flinkbuf.streaming.sinks.batching_writer import BatchingWriter
 from flinkbuf.streaming.sinks.sink import CommitRequest, Committer, Sink, SinkContext, SinkWriter, WriterContext
 
 if TYPE_CHECKING:
-    from types import ModuleType
     from typing import Any
 
     from psycopg import Connection
@@ -36,12 +36,6 @@ _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.1, 2.0  # before a commit is tried again
 _PREFIX_LIMIT = 120  # bytes; PostgreSQL takes names of transactions up to 199
 _JOB_DIGITS = 8  # of a job's id, in names of transactions
 _BEHIND_PREFIX = re.compile(r"(\d+):(\d+):(?:([^:]*):(\d+):)?[^:]*", re.ASCII)
-
-
-class PostgresSetupError(FlinkbufError, RuntimeError):
-    """The server is not set up for what the sink has to do; to begin again does not help."""
-
-    can_restart = False
 
 
 @dataclass(frozen=True)
@@ -146,15 +140,6 @@ def check_prefix(prefix: str) -> str:
     return prefix
 
 
-def psycopg_module() -> ModuleType:
-    """Return psycopg, which is an extra."""
-    try:
-        import psycopg
-    except ImportError as error:
-        raise ImportError("PostgresSink needs psycopg: pip install 'flinkbuf[postgres]'") from error
-    return psycopg
-
-
 class PostgresTableSink(Sink):
     """Writes rows; `flinkbuf.datastream.connectors.postgres.PostgresSink` is its face."""
 
@@ -207,7 +192,7 @@ class Rows:
 
 
 def _copy_statement(options: PostgresOptions) -> Composed:
-    sql = psycopg_module().sql
+    sql = psycopg_module("PostgresSink").sql
     table = sql.Identifier(*(options.table or "").split("."))
     columns = sql.SQL(", ").join(map(sql.Identifier, options.columns))
     return sql.SQL("COPY {} ({}) FROM STDIN").format(table, columns)
@@ -304,7 +289,7 @@ class TransactionWriter(SinkWriter):
         self._rows.send(self._connection)
 
     def _prepare(self) -> PreparedTransaction:
-        errors = psycopg_module().errors
+        errors = psycopg_module("PostgresSink").errors
         name = self._names.name(uuid.uuid4().hex)
         try:
             self._connection.execute(f"PREPARE TRANSACTION {_quoted(name)}")
@@ -349,7 +334,7 @@ class TransactionCommitter(Committer):
         for request in requests:
             try:
                 self._commit(request)
-            except psycopg_module().OperationalError as error:
+            except psycopg_module("PostgresSink").OperationalError as error:
                 logger.warning("%s could not be committed yet: %s", request.committable, error)
                 self.close()
                 time.sleep(min(_FIRST_WAIT_S * 2**request.attempts, _LONGEST_WAIT_S))
@@ -376,14 +361,14 @@ class TransactionCommitter(Committer):
 
 def connect(options: PostgresOptions) -> Connection:
     """Return a connection on which transactions are begun by hand."""
-    return psycopg_module().connect(options.connection, autocommit=True, application_name="flinkbuf")
+    return psycopg_module("PostgresSink").connect(options.connection, autocommit=True, application_name="flinkbuf")
 
 
 def _end_prepared(connection: Connection, verb: str, name: str) -> bool:
     """Commit or roll back a prepared transaction; False: there is none of that name."""
     try:
         connection.execute(f"{verb} PREPARED {_quoted(name)}")
-    except psycopg_module().errors.UndefinedObject:
+    except psycopg_module("PostgresSink").errors.UndefinedObject:
         return False
     return True
 

@@ -1,0 +1,1 @@
+"""Changes of tables of PostgreSQL, read from the log of its server."""
