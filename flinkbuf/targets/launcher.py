@@ -30,6 +30,7 @@ from collections import deque
 from typing import Final, NoReturn
 
 from flinkbuf.control.message_codec import Json
+from flinkbuf.runtime.manager.arrow_memory import prefer_system_memory
 from flinkbuf.targets.libraries import import_all, import_libraries
 from flinkbuf.targets.local_manager import ManagerOrder, run_local_manager
 
@@ -132,6 +133,7 @@ class Launcher:
                 self._bundles[head["keep"]] = body
                 os.environ.clear()  # libraries look at it when they are imported
                 os.environ.update(head["environment"])
+                prefer_system_memory(os.environ)
                 sys.path[:] = head["path"]
                 import_all(head["modules"])
                 import_libraries(head["libraries"])

@@ -7,6 +7,7 @@ import sys
 from dataclasses import dataclass, field
 
 from flinkbuf.control.control_client import ControlClient
+from flinkbuf.runtime.manager.arrow_memory import system_memory
 from flinkbuf.runtime.manager.garbage_collector import rare_collections
 from flinkbuf.runtime.manager.interpreter_turns import short_turns
 from flinkbuf.runtime.manager.job_bundle import JobBundle
@@ -81,7 +82,7 @@ def run_local_manager(order: ManagerOrder, bundle_bytes: bytes) -> None:
         shuffle=shuffle,
         make_task=RunningTask,
     )
-    with rare_collections(), short_turns():
+    with rare_collections(), short_turns(), system_memory():
         manager.run_until_signal()
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from flinkbuf.log import logger
 from flinkbuf.runtime.driver.job_files import ShippedFiles
+from flinkbuf.runtime.manager.arrow_memory import system_memory
 from flinkbuf.runtime.manager.garbage_collector import rare_collections
 from flinkbuf.runtime.manager.interpreter_turns import short_turns
 from flinkbuf.runtime.manager.job_bundle import JobBundle
@@ -132,7 +133,7 @@ class JobTask:
                 make_task=RunningTask,
                 target_io=SparkTaskIo(slot_input, output),
             )
-            with rare_collections(), short_turns():
+            with rare_collections(), short_turns(), system_memory():
                 reason = manager.run_until_signal()
         logger.debug("task manager %s: %s", manager_id, reason)
         if output is not None:
