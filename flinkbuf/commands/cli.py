@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from flinkbuf._version import build_version
 from flinkbuf.commands import checkpoint as checkpoint_command
+from flinkbuf.commands import compact as compact_command
 from flinkbuf.commands import doctor as doctor_command
 from flinkbuf.commands import history as history_command
 from flinkbuf.commands import inspect as inspect_command
@@ -32,6 +33,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     checkpoint_command.add_arguments(commands.add_parser("checkpoint", help=about_checkpoint))
     about_inspect = "what is in a data set, a manifest or a partition file"
     inspect_command.add_arguments(commands.add_parser("inspect", help=about_inspect))
+    about_compact = "small files of a data set become few large ones"
+    compact_command.add_arguments(commands.add_parser("compact", help=about_compact))
     recovery_command.add_arguments(commands.add_parser("recover", help="go on with jobs whose programs are gone"))
     history_command.add_arguments(commands.add_parser("history", help="look at jobs that have ended, in a browser"))
     top_command.add_arguments(commands.add_parser("top", help="look at a running job, in this terminal"))
@@ -46,6 +49,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return checkpoint_command.main(options)
     if options.command == "inspect":
         return inspect_command.main(options)
+    if options.command == "compact":
+        return compact_command.main(options)
     if options.command == "recover":
         return recovery_command.main(options)
     if options.command == "history":

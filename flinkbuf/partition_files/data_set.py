@@ -18,6 +18,8 @@ cleared away meanwhile is left again.
 A writer that numbers its commits, as a streaming query does, may repeat one whose outcome it does not know: the
 manifest tells the last number of each such writer, and what is committed already is not committed again.
 
+A compaction puts one file into the place of several that lie behind each other, if they still do: see `compaction`.
+
 Files of a version that was replaced stay for a while (the retention), for readers that began before. What killed jobs
 have left is removed by the next commit: at once where their driver is known to be gone (same machine), else a day
 after it was last written.
@@ -27,11 +29,12 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import itertools
 import os
 import re
 import time
 import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from urllib.parse import unquote, urlsplit
 
@@ -39,7 +42,15 @@ from flinkbuf.checkpoints.local_files import sync_directory
 from flinkbuf.errors import CorruptDataError
 from flinkbuf.log import logger
 from flinkbuf.partition_files.job_owner import JobOwner
-from flinkbuf.partition_files.manifest import DataFile, Layout, Manifest, file_name, job_of, layout_difference
+from flinkbuf.partition_files.manifest import (
+    DataFile,
+    Layout,
+    Manifest,
+    file_name,
+    job_of,
+    layout_difference,
+    names_of_files,
+)
 from flinkbuf.partition_files.schema_merge import merged_schema
 from flinkbuf.private_files import make_private_directories, private_opener
 
@@ -47,6 +58,7 @@ MANIFESTS, DATA, JOBS = "_manifests", "data", "_jobs"
 RETENTION_S = 3600.0  # so long a reader may take that began before an overwrite
 LEFTOVER_S = 24 * 3600.0  # so long a job of another machine may take
 DATA_SUFFIX, INDEX_SUFFIX = ".shuffle.data", ".shuffle.index"
+_THOROUGH = 64  # one of so many appends looks at the age of all files
 _ATTEMPTS = 10_000  # to be the first with a number; each failure is a commit of somebody else's
 _MANIFEST_NAME = re.compile(r"([1-9][0-9]{0,17})\.json", re.ASCII)
 _JOB_IN_NAME = re.compile(r"[0-9a-f]{16}", re.ASCII)
@@ -86,10 +98,25 @@ class _Change:
     files: tuple[DataFile, ...]
     operation: str
     batch: tuple[str, int] | None
+    replaced: tuple[str, ...]  # names of files
 
-    def is_in(self, manifest: Manifest) -> bool:
-        """Whether a version has what the change would make: its batch, or a later one of the same writer."""
-        return self.batch is not None and manifest.batches.get(self.batch[0], -1) >= self.batch[1]
+    def is_wanted(self, manifest: Manifest) -> bool:
+        """Whether a version lacks the change's batch and any later one of its writer, and has the files it replaces."""
+        if self.batch is not None and manifest.batches.get(self.batch[0], -1) >= self.batch[1]:
+            return False
+        return self.operation != "compact" or self._place(manifest) is not None
+
+    def in_place(self, manifest: Manifest) -> tuple[DataFile, ...]:
+        """The files of a version, with those of the change instead of those that it replaces."""
+        place = self._place(manifest)
+        assert place is not None, "the change is wanted"
+        return (*manifest.files[:place], *self.files, *manifest.files[place + len(self.replaced) :])
+
+    def _place(self, manifest: Manifest) -> int | None:
+        names = [each.name for each in manifest.files]
+        place = names.index(self.replaced[0]) if self.replaced and self.replaced[0] in names else None
+        is_there = place is not None and tuple(names[place : place + len(self.replaced)]) == self.replaced
+        return place if is_there else None
 
 
 def new_job() -> str:
@@ -135,9 +162,8 @@ class PartitionDataSet:
 
     def versions(self) -> list[int]:
         """Numbers of the manifests that are there, ascending."""
-        return sorted(
-            int(found[1]) for found in map(_MANIFEST_NAME.fullmatch, _names(self.directory(MANIFESTS))) if found
-        )
+        names = (name for name in _names(self.directory(MANIFESTS)) if name.endswith(".json"))
+        return sorted(int(found[1]) for found in map(_MANIFEST_NAME.fullmatch, names) if found)
 
     def exists(self) -> bool:
         """Whether anything was ever committed."""
@@ -249,6 +275,7 @@ class PartitionDataSet:
         retention_s: float = RETENTION_S,
         must_be_new: bool = False,
         batch: tuple[str, int] | None = None,
+        replaced: Sequence[DataFile] = (),
     ) -> Manifest:
         """Make the files of a job the data set, or part of it: all of them at once, or none.
 
@@ -260,7 +287,7 @@ class PartitionDataSet:
             Of the files.
         files : sequence of DataFile
             What its tasks wrote; finished and synced.
-        operation : {"overwrite", "append"}
+        operation : {"overwrite", "append", "compact"}
         retention_s : float, default 3600
             Seconds for which the files of a replaced version stay.
         must_be_new : bool
@@ -268,11 +295,14 @@ class PartitionDataSet:
         batch : tuple of (str, int), optional
             A writer's name and the number of its commit, which grows. If this or a later one is committed, the files
             are removed and nothing is changed.
+        replaced : sequence of DataFile
+            For "compact": the files whose rows the new ones have, and whose place they take. If they do not lie behind
+            each other any more, since others have replaced one, the new files are removed and nothing is changed.
 
         Returns
         -------
         Manifest
-            The new version; the last one if the batch is in it.
+            The new version; the last one if nothing was changed.
 
         Raises
         ------
@@ -287,12 +317,12 @@ class PartitionDataSet:
             make_private_directories(self.directory(name))
         self._check_files(files)
         sync_directory(self.directory(DATA))
-        change = _Change(job, layout, tuple(files), operation, batch)
+        change = _Change(job, layout, tuple(files), operation, batch, tuple(each.name for each in replaced))
         manifest = self._link_next(change, must_be_new)
         try:
             self._remove_files(job, kept={each.name for each in files} if manifest.job == job else set())
             self._remove_records(job)
-            self.sweep(retention_s)
+            self.sweep(retention_s, is_thorough=operation == "overwrite" or manifest.version % _THOROUGH == 0)
         except (OSError, CorruptDataError) as error:  # the commit stands; the next one clears away
             logger.warning(
                 "data set %s: version %d is there, but leftovers stay: %s", self.path, manifest.version, error
@@ -345,7 +375,7 @@ class PartitionDataSet:
                 if last and must_be_new:
                     raise FileExistsError(f"{self.path} holds a data set already; choose append or overwrite")
                 before = self._before(change)
-                if before is not None and change.is_in(before):
+                if before is not None and not change.is_wanted(before):
                     return before
                 manifest = self._successor(last, before, change)
                 _write_synced(temporary, manifest.to_bytes())
@@ -381,8 +411,10 @@ class PartitionDataSet:
             later = [version for version in found if version > manifest.version]
             if later and manifest.version in found:  # else it is cleared away already, behind an overwrite
                 following = self._read(later[0])
+                if following.parent or following.operation == "overwrite":
+                    return following.parent not in ("", manifest.job)
                 below = [each.name for each in following.files if job_of(each.name) != following.job]
-                return following.operation == "append" and below != [each.name for each in manifest.files]
+                return below != [each.name for each in manifest.files]
         return False
 
     def _sync(self) -> None:
@@ -410,14 +442,18 @@ class PartitionDataSet:
 
     def _successor(self, last: int, before: Manifest | None, change: _Change) -> Manifest:
         layout, files, generation = change.layout, change.files, change.job
-        if before is not None and change.operation == "append":
-            layout, files = self._appended(before, layout, files)
-            last, generation = before.version, before.generation
+        parent = ""
+        if before is not None and change.operation != "overwrite":
+            if change.operation == "append":
+                layout, files = self._appended(before, layout, files)
+            else:
+                layout, files = before.layout, change.in_place(before)
+            last, generation, parent = before.version, before.generation, before.job
         batches = {} if before is None else dict(before.batches)
         if change.batch is not None:
             batches[change.batch[0]] = change.batch[1]
         created_ms = int(self._now() * 1000)
-        return Manifest(last + 1, change.job, created_ms, change.operation, layout, files, generation, batches)
+        return Manifest(last + 1, change.job, created_ms, change.operation, layout, files, generation, batches, parent)
 
     def _appended(
         self, before: Manifest, layout: Layout, files: tuple[DataFile, ...]
@@ -433,54 +469,84 @@ class PartitionDataSet:
 
     # ---- clearing away
 
-    def sweep(self, retention_s: float = RETENTION_S) -> list[str]:
+    def sweep(self, retention_s: float = RETENTION_S, *, is_thorough: bool = True) -> list[str]:
         """Remove what replaced versions and killed jobs have left; returns the paths that are gone.
 
         Parameters
         ----------
         retention_s : float, default 3600
             Seconds for which the files of a replaced version stay.
+        is_thorough : bool
+            Also look for files that are old and of no version, whose job nobody knows.
         """
         # What is there is listed before the manifests are read: a file that is committed in between is in one of them.
         data = _names(self.directory(DATA))
         records = [name.partition(".") for name in _names(self.directory(JOBS))]
-        kept, replaced, versions = self._replaced(retention_s)
+        replaced = self._replaced(retention_s)
         gone = {job for job, _, owner in records if _is_gone(JobOwner.from_name(owner))}
         removed = []
-        for name in data:
-            job = job_of(name)
-            base = name.partition(".")[0]
-            if job is None or base in kept:
-                continue
-            path = os.path.join(self.path, DATA, name)
-            if base in replaced or job in gone or self._is_old(path):
-                removed += _remove(path)
-        for version in versions:  # after its files, so that a sweep that is killed is done again
+        for name in self._unneeded(data, replaced, gone, is_thorough) if replaced or gone or is_thorough else ():
+            removed += _remove(os.path.join(self.path, DATA, name))
+        for version in replaced:  # after its files, so that a sweep that is killed is done again
             removed += _remove(self._manifest_path(version))
         return removed + self._sweep_jobs(gone)
 
-    def _replaced(self, retention_s: float) -> tuple[set[str], set[str], list[int]]:
-        """Names of files that stay; of those that only replaced versions have; and these versions."""
-        kept: set[str] = set()
-        replaced: set[str] = set()
-        versions = []
-        following: Manifest | None = None
-        for version in reversed(self.versions()):
+    def _replaced(self, retention_s: float) -> dict[int, set[str]]:
+        """The versions that nobody reads any more, oldest first, and names of their files.
+
+        Those behind the first one that was replaced a short time ago were replaced later, and are not read: what a
+        commit costs does not grow with the versions that are there.
+        """
+        found = {}
+        for version, later in itertools.pairwise(self.versions()):
             try:
+                following = self._read(later)
+                if self._now() - following.created_ms / 1000 < retention_s:
+                    break
                 manifest = self._read(version)
             except FileNotFoundError:
                 continue  # somebody else sweeps, too
-            names = {each.name for each in manifest.files}
-            if following is None or self._now() - following.created_ms / 1000 < retention_s:
-                kept |= names
-            elif not _is_replaced_by(manifest, following) and self._now() - manifest.created_ms / 1000 < LEFTOVER_S:
-                kept |= names  # it came too late into a gap, and its commit is about to leave that
+            if _is_replaced_by(manifest, following) or self._now() - manifest.created_ms / 1000 >= LEFTOVER_S:
+                found[version] = {each.name for each in manifest.files}
+            # else it came too late into a gap, and its commit is about to leave that
+        return found
+
+    def _unneeded(
+        self, data: Sequence[str], replaced: Mapping[int, set[str]], gone: Collection[str], is_thorough: bool
+    ) -> list[str]:
+        """Files that only replaced versions have, or that killed jobs have left."""
+        staying, last = self._staying(replaced)
+        once_read = set().union(*replaced.values())
+        found = []
+        for name in data:
+            job, base = job_of(name), name.partition(".")[0]
+            if job is None or base in last:
                 continue
-            else:
-                replaced |= names - kept
-                versions.append(version)
-            following = manifest
-        return kept, replaced, versions[::-1]
+            is_old = is_thorough and self._is_old(os.path.join(self.path, DATA, name))
+            if is_old or base in once_read or job in gone:
+                found.append(name)
+        if found:  # seldom: a version that stays may have it, too
+            kept = set()
+            for version in staying:
+                with contextlib.suppress(FileNotFoundError):  # others have cleared it away
+                    kept |= self._names_in(version)
+            found = [name for name in found if name.partition(".")[0] not in kept]
+        return found
+
+    def _staying(self, replaced: Collection[int]) -> tuple[list[int], set[str]]:
+        """Versions that stay, and names of the files of the last one: what comes behind it has these or new ones."""
+        for _ in range(_ATTEMPTS):
+            staying = [version for version in self.versions() if version not in replaced]
+            if not staying:
+                return [], set()
+            with contextlib.suppress(FileNotFoundError):  # others have cleared it away, as there is a later one
+                return staying, self._names_in(staying[-1])
+        raise TimeoutError(f"{self.path}: each version was gone before it could be read")
+
+    def _names_in(self, version: int) -> set[str]:
+        """The names of files that stand in a manifest, also in one that is damaged."""
+        with open(self._manifest_path(version), "rb") as file:
+            return names_of_files(file.read())
 
     def _is_old(self, path: str) -> bool:
         try:
@@ -499,11 +565,12 @@ class PartitionDataSet:
         return removed
 
     def _remove_files(self, job: str, kept: set[str]) -> None:
+        prefix = f"part-{job}-"
         is_found = True
         while is_found:  # again: a task that still runs may have renamed an index meanwhile
             is_found = False
             for name in _names(self.directory(DATA)):
-                if job_of(name) == job and name.partition(".")[0] not in kept:
+                if name.startswith(prefix) and name.partition(".")[0] not in kept:
                     is_found = bool(_remove(os.path.join(self.path, DATA, name))) or is_found
 
     def _remove_records(self, job: str) -> None:
@@ -514,7 +581,7 @@ class PartitionDataSet:
 
 def _is_replaced_by(manifest: Manifest, following: Manifest) -> bool:
     """Whether a later version overwrites this one, or was built upon it."""
-    if following.operation == "overwrite":
+    if following.operation == "overwrite" or following.parent == manifest.job:
         return True
     return {each.name for each in manifest.files} <= {each.name for each in following.files}
 

@@ -108,8 +108,8 @@ class Manifest:
         Who wrote it.
     created_ms : int
         When, in milliseconds since 1970.
-    operation : {"overwrite", "append"}
-        Whether the files of the version before are still among them.
+    operation : {"overwrite", "append", "compact"}
+        Whether the files of the version before are still among them; or a run of them was rewritten as one.
     layout : Layout
     files : tuple of DataFile
         In the order in which they were appended.
@@ -118,6 +118,8 @@ class Manifest:
         what is appended stands behind what was there. Empty: written by a flinkbuf that knew no generations.
     batches : mapping of str to int
         Of each writer that numbers its commits, such as a streaming query: the last number that is committed.
+    parent : str
+        The job of the version that this one was built upon. Empty for an overwrite, and where nobody noted it.
 
     Examples
     --------
@@ -135,6 +137,7 @@ class Manifest:
     files: tuple[DataFile, ...] = field(default=())
     generation: str = ""
     batches: Mapping[str, int] = field(default_factory=dict)
+    parent: str = ""
 
     @property
     def record_count(self) -> int:
@@ -159,6 +162,7 @@ class Manifest:
             "files": [vars(each) for each in self.files],
             "generation": self.generation,
             "batches": dict(self.batches),
+            "parent": self.parent,
         }
         text = _canonical(body)
         head = _canonical({"format": FORMAT, "format_version": FORMAT_VERSION, "crc32": _checksum(text)})
@@ -200,6 +204,7 @@ class Manifest:
             tuple(reader.file(each, layout, f"body.files[{index}]") for index, each in enumerate(files)),
             reader.optional_text(body, "generation", "body") or "",
             reader.batches(body),
+            reader.optional_text(body, "parent", "body") or "",
         )
 
 
@@ -337,6 +342,17 @@ def job_of(name: str) -> str | None:
     """
     found = _FILE_NAME.match(name)
     return found[0].split("-")[1] if found else None
+
+
+def names_of_files(document: bytes) -> set[str]:
+    """Names of data files that stand anywhere in a document.
+
+    Examples
+    --------
+    >>> names_of_files(b'{"name":"part-0123456789abcdef-00007-89abcdef"}')
+    {'part-0123456789abcdef-00007-89abcdef'}
+    """
+    return {found[0] for found in _FILE_NAME.finditer(document.decode(errors="replace"))}
 
 
 def _canonical(value: object) -> str:

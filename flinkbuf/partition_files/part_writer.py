@@ -5,8 +5,10 @@ from __future__ import annotations
 import errno
 import itertools
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from flinkbuf._core.partition.sort_merge_partition import written_file
 from flinkbuf.config import NetworkConfig
@@ -57,7 +59,33 @@ def write_part(
     list of DataFile
         None for no rows, else one, finished and synced. After an error there is no file.
     """
-    rows = (batch for batch in batches if batch.num_rows)
+    rows = ((None, batch) for batch in batches if batch.num_rows)
+    return _write(rows, layout, record_type, begin, check, memory, compression)
+
+
+def rewrite_part(
+    subpartitions: Iterable[tuple[int, Iterable[pa.RecordBatch]]],
+    layout: Layout,
+    record_type: TypeInformation,
+    begin: Callable[[], str],
+    *,
+    memory: int,
+    compression: str | None = None,
+) -> list[DataFile]:
+    """Write rows that have found their subpartitions before, each of them in the given order; see `write_part`."""
+    rows = ((index, batch) for index, batches in subpartitions for batch in batches if batch.num_rows)
+    return _write(rows, layout, record_type, begin, lambda: None, memory, compression)
+
+
+def _write(
+    rows: Iterator[tuple[int | None, pa.RecordBatch]],
+    layout: Layout,
+    record_type: TypeInformation,
+    begin: Callable[[], str],
+    check: Callable[[], None],
+    memory: int,
+    compression: str | None,
+) -> list[DataFile]:
     first = next(rows, None)
     if first is None:
         return []
@@ -69,8 +97,8 @@ def write_part(
             pool, count, "BLOCKING_PERSISTENT", begin(), compression=compression, sort_buffers=segments
         ) as partition:
             writer = _PartWriter(partition, layout, record_type)
-            for batch in itertools.chain((first,), rows):
-                writer.write(batch)
+            for place, batch in itertools.chain((first,), rows):
+                writer.write(batch) if place is None else writer.write_to(place, batch)
             found = writer.finish(segment_size, compression)
             check()
             _check_kept(partition)
@@ -115,6 +143,12 @@ class _PartWriter:
         if found.num_rows:
             self._bounds.note(found)
             self._writer.emit_batch(found)
+
+    def write_to(self, place: int, batch: pa.RecordBatch) -> None:
+        """Write rows that all belong to one subpartition."""
+        if self._key is not None:
+            self._bounds.note(batch)
+        self._writer.emit_batch(batch, np.full(batch.num_rows, place))
 
     def finish(self, segment_size: int, compression: str | None) -> DataFile:
         """Write what is left, and tell what is in the file."""

@@ -395,6 +395,30 @@ def test_a_batch_whose_writer_is_killed_at_any_step_counts_once_when_it_is_repea
     raise AssertionError("it was killed each time")
 
 
+def test_killed_at_any_step_a_compaction_leaves_the_rows_as_they_were(tmp_path, clock):
+    for step in range(1000):
+        data_set = PartitionDataSet(str(tmp_path / str(step)), clock)
+        for text in "abcd":
+            write(data_set, text, "append")
+        run = data_set.manifest().files[1:3]
+
+        def work(data_set=data_set, run=run):
+            job = new_job()
+            part = write_part(data_set, job, "bc", owner=DEAD)
+            data_set.commit(job, LAYOUT, [part], "compact", retention_s=0, replaced=run)
+
+        killed = die_at(step, work)
+        assert "".join(texts(data_set)) == "abcd"
+        write(data_set, "e", "append", retention_s=0)
+        assert "".join(texts(data_set)) == "abcde"
+        assert len(data_files(data_set)) == 2 * len(texts(data_set))
+        assert data_set.versions() == [data_set.manifest().version]
+        if not killed:
+            assert texts(data_set) == ["a", "bc", "d", "e"]
+            return
+    raise AssertionError("it was killed each time")
+
+
 def test_of_two_drivers_with_one_batch_one_commits_it(data_set):
     write_batch(data_set, "old", 0)
     barrier = threading.Barrier(4)

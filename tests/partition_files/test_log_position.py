@@ -31,9 +31,9 @@ def append(data_set, rows, operation="append"):
     return data_set.commit(job, LAYOUT, parts, operation)
 
 
-def read_between(data_set, start, end, task_size=None):
+def read_between(data_set, start, end, task_size=None, manifest=None):
     """Rows by what tasks read."""
-    pieces = pieces_between(data_set.manifest(), start, end, range(COUNT), task_size)
+    pieces = pieces_between(manifest or data_set.manifest(), start, end, range(COUNT), task_size)
     found = []
     for each in pieces:
         for batch in read_pieces(data_set.directory(DATA), each, SCHEMA, 3):

@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from functools import partial
 
 from flinkbuf.config import parse_duration_ms, parse_size
+from flinkbuf.partition_files.compaction import COMPACT_FILES
 from flinkbuf.partition_files.data_set import RETENTION_S
 from flinkbuf.partition_files.manifest import COMPRESSIONS, SUBPARTITION_MAX
 
-WRITE = ("key", "num_partitions", "compression", "if_exists", "retention", "memory", "writer", "batch")
+WRITE = ("key", "num_partitions", "compression", "if_exists", "retention", "memory", "writer", "batch", "compact_files")
 READ = ("keys", "subpartitions", "pushdown", "task_size", "max_rows", "starting", "max_rows_per_trigger")
 SPARKS = ("path", "checkpointlocation", "queryname")  # what Spark says by options, too
 IF_EXISTS = ("append", "error", "ignore")
@@ -40,6 +41,7 @@ class WriteOptions:
     retention_s: float = RETENTION_S
     memory: int = DEFAULT_MEMORY
     batch: tuple[str, int] | None = None  # a writer's name, and which of its commits this is
+    compact_files: int = COMPACT_FILES  # 0: none are compacted
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> WriteOptions:
@@ -53,6 +55,7 @@ class WriteOptions:
             _named("retention", parse_duration_ms, options.get("retention", f"{int(RETENTION_S)} s")) / 1000,
             _named("memory", parse_size, options.get("memory", str(DEFAULT_MEMORY))),
             _batch(options.get("writer"), options.get("batch")),
+            _number("compact_files", options.get("compact_files", str(COMPACT_FILES)), 1 << 30, least=0),
         )
 
 
@@ -139,10 +142,10 @@ def _ranges(text: str | None) -> frozenset[int] | None:
     return frozenset(found)
 
 
-def _number(name: str, text: str, most: int) -> int:
+def _number(name: str, text: str, most: int, least: int = 1) -> int:
     value = _named(name, int, text)
-    if not 1 <= value <= most:
-        raise ValueError(f"the option {name} is a number from 1 to {most}, got {text!r}")
+    if not least <= value <= most:
+        raise ValueError(f"the option {name} is a number from {least} to {most}, got {text!r}")
     return value
 
 

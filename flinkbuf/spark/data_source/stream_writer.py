@@ -56,17 +56,9 @@ class FlinkbufStreamWriter(DataSourceStreamArrowWriter):
         """Make the files of all tasks part of the data set, unless the batch is in it already."""
         parts = [each for each in messages if each is not None]
         files = [file for each in parts for file in each.files]
-        data_set = PartitionDataSet(self.writer.path)
-        if not files and self.writer.operation == "append" and data_set.exists():
+        if not files and self.writer.operation == "append" and PartitionDataSet(self.writer.path).exists():
             return  # nothing that could count twice
-        data_set.commit(
-            parts[0].job,
-            self.writer.layout,
-            files,
-            self.writer.operation,
-            retention_s=self.writer.options.retention_s,
-            batch=(parts[0].query, batchId),
-        )
+        self.writer.commit_files(parts[0].job, files, (parts[0].query, batchId))
 
     def abort(self, messages: Sequence[BatchPartWritten | None], batchId: int) -> None:  # type: ignore[override]
         """Remove the files of all tasks; a task that failed has removed its own."""

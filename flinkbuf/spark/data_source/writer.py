@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
+from flinkbuf.partition_files.compaction import compact_newest
 from flinkbuf.partition_files.data_set import PartitionDataSet, local_path, new_job
 from flinkbuf.partition_files.job_owner import JobOwner
 from flinkbuf.partition_files.manifest import DataFile, Layout
@@ -82,15 +83,23 @@ class FlinkbufWriter(DataSourceArrowWriter):
         """Make the files of all tasks part of the data set."""
         if self.is_ignored:
             return
-        PartitionDataSet(self.path).commit(
-            self.job,
+        files = [file for each in messages if each is not None for file in each.files]
+        self.commit_files(self.job, files, self.options.batch)
+
+    def commit_files(self, job: str, files: Sequence[DataFile], batch: tuple[str, int] | None) -> None:
+        """Make the files of a job part of the data set, and compact where small ones have become many."""
+        data_set = PartitionDataSet(self.path)
+        manifest = data_set.commit(
+            job,
             self.layout,
-            [file for each in messages if each is not None for file in each.files],
+            files,
             self.operation,
             retention_s=self.options.retention_s,
             must_be_new=self.operation == "append" and self.options.if_exists == "error",
-            batch=self.options.batch,
+            batch=batch,
         )
+        if self.operation == "append":
+            compact_newest(data_set, manifest, self.options.compact_files, retention_s=self.options.retention_s)
 
     def abort(self, messages: Sequence[PartWritten | None]) -> None:  # type: ignore[override]
         """Remove the files of all tasks."""

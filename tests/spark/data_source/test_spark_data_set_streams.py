@@ -11,6 +11,7 @@ pytest.importorskip("pyspark.sql.streaming.datasource", reason="PySpark 4.2 has 
 
 from pyspark.sql import functions as F  # noqa: E402
 
+from flinkbuf.partition_files.compaction import compact  # noqa: E402
 from flinkbuf.partition_files.data_set import PartitionDataSet  # noqa: E402
 
 
@@ -55,6 +56,8 @@ def test_each_row_once_over_restarts_and_repeated_batches(spark, place):
 
     append(spark.range(100, 130), source)
     append(spark.range(1000, 1010), target)  # somebody else writes as well
+    for path in (source, target):
+        assert len(compact(PartitionDataSet(path)).files) == 1
     forget_the_last_commit(checkpoint)
     assert run(follow(spark, source), target, checkpoint) == [20, 30]
     assert rows(spark, target) == [*range(130), *range(1000, 1010)]
