@@ -104,6 +104,7 @@ class ColumnStream:
         self._stream = stream
         self._description = description  # of its rows as records; None: known when they come
         self._find_schema = find_schema  # None: of the description
+        self._united: tuple[ColumnStream, ...] = ()  # the streams of which it is the union
 
     def __repr__(self) -> str:
         return f"<ColumnStream {self._stream.get_name()!r}>"
@@ -374,7 +375,9 @@ class ColumnStream:
                 raise TypeError(f"union() of a column stream takes column streams, got {each!r:.80}; say as_columns()")
         alike = all(each._description == self._description for each in streams)
         united = self._stream.union(*(each._stream for each in streams))
-        return ColumnStream(united, self._description if alike else None, self.schema)
+        made = ColumnStream(united, self._description if alike else None, self.schema)
+        made._united = (self, *streams)
+        return made
 
     def rebalance(self) -> ColumnStream:
         """Send each batch to the next subtask in turn.
@@ -412,6 +415,7 @@ class ColumnStream:
                 )
             if names.count(name) > 1:
                 raise ValueError(f"key_by() is told of the column {name!r} twice")
+        _check_keys_of_union(self, names)
         return KeyedColumnStream(self, names)
 
     def window_all(self, window_assigner: WindowAssigner[Any, Any]) -> WindowedColumnStream:
@@ -1075,6 +1079,28 @@ class WindowedColumnStream:
                 f"{what} cannot be said of {self._assigner!r}, which no time ends: such a window is over when it has "
                 "its rows, and no row is late"
             )
+
+
+def _check_keys_of_union(stream: ColumnStream, names: tuple[str, ...]) -> None:
+    """Raise TypeError if rows of an equal key would go to different subtasks, since streams of a union have it in types
+    of their own. No subtask need see both.
+    """
+    from flinkbuf.records.column_exchange import check_goes_alike
+
+    known: dict[str, pa.DataType] = {}
+    streams = [*stream._united]
+    while streams:
+        each = streams.pop()
+        streams += each._united
+        try:
+            schema = each.schema()
+        except Exception:  # it is not known before there are rows
+            continue
+        for name in names:
+            if name in schema.names:
+                type_ = schema.field(name).type
+                before = known.setdefault(name, type_)
+                check_goes_alike(name, before, type_, f"is {type_} in one stream of union()", "in another")
 
 
 # --- aggregates

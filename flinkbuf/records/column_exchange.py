@@ -136,7 +136,7 @@ def go_alike(one: pa.DataType, other: pa.DataType) -> bool:
     return kinds[0] == kinds[1] and getattr(one, "scale", 0) == getattr(other, "scale", 0)
 
 
-def check_goes_alike(name: str, now: pa.DataType, before: pa.DataType, said: str) -> None:
+def check_goes_alike(name: str, now: pa.DataType, before: pa.DataType, said: str, when: str = "now") -> None:
     """Raise TypeError if rows whose keys are equal but for these types of a column go to different subtasks.
 
     Parameters
@@ -149,11 +149,13 @@ def check_goes_alike(name: str, now: pa.DataType, before: pa.DataType, said: str
         That rows have which may be equal.
     said : str
         Where they have it: "was int64 before".
+    when : str
+        Where it has its own.
     """
     if not go_alike(now, before):
         raise TypeError(
-            f"column {name!r} {said} and is {now} now, and it is of the key: rows with equal values of the two types "
-            "go to different subtasks; cast the column to one type before key_by(), with with_columns()"
+            f"column {name!r} {said} and is {now} {when}, and it is of the key: rows with equal values of the two "
+            "types go to different subtasks; cast the column to one type before key_by(), with with_columns()"
         )
 
 

@@ -168,6 +168,21 @@ def test_what_rows_show_to_be_wrong_is_told_with_its_operator(build, said):
     assert any("in operator" in note for note in caught.value.__notes__)
 
 
+def test_a_union_whose_streams_have_keys_of_other_types_is_refused():
+    """-1 as an int and as a bigint are in different subtasks, neither of which sees the other."""
+    env = environment()
+    wide, narrow = (
+        env.from_collection(pa.table({"k": pa.array([-1], of), "n": [1]})).as_columns()
+        for of in (pa.int64(), pa.int32())
+    )
+    text = r"column 'k' is int\d+ in one stream of union\(\) and is int\d+ in another, and it is of the key: .* cast"
+    for united in (wide.union(narrow), wide.filter(pc.field("n") > 0).union(wide.union(narrow.rename(n="m")))):
+        with pytest.raises(TypeError, match=text):
+            united.key_by("k")
+    wide.union(narrow).key_by("n")
+    wide.union(wide.map_batches(lambda batch: 1 / len(batch))).key_by("k")
+
+
 def test_side_outputs_and_several_consumers():
     late = OutputTag("late")
     times = [5, 1500, 7, 2500]
