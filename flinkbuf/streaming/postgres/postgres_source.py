@@ -214,7 +214,8 @@ class PostgresChangeReader(SourceReader):
         self._context = context
         self._options = options
         self._row_options = options.rows
-        self._split: ReplicationSplit | None = None  # as it is now
+        self._split: ReplicationSplit | None = None  # as it is now, but for the changes of its transaction
+        self._change_count = 0  # of these: how many were read
         self._output: Any = None
         self._has_no_more = False
         self._receiver: _Receiver | None = None
@@ -224,13 +225,13 @@ class PostgresChangeReader(SourceReader):
         self._tables: dict[int, PublishedTable] = {}
         self._type_names: dict[int, str] = {}
         self._begin: TransactionBegin | None = None  # of the transaction that is being received
-        self._seen_count = 0  # changes of this transaction
+        self._seen_count = 0  # changes of this transaction that were received
 
     def add_splits(self, splits: Sequence[ReplicationSplit]) -> None:
         """Begin to receive; there is one split."""
         (split,) = splits
         self._check_restored(split)
-        self._split, self._position = split, split.position
+        self._split, self._position, self._change_count = split, split.position, split.change_count
         self._receiver = _Receiver(self._context, self._options, split)
 
     def _check_restored(self, split: ReplicationSplit) -> None:
@@ -289,7 +290,7 @@ class PostgresChangeReader(SourceReader):
         if split.transaction is not None and split.transaction != begin.commit_lsn:
             raise PostgresSetupError(
                 f"of the transaction committed at {lsn_text(split.transaction)} of PostgreSQL's log "
-                f"{split.change_count} changes were read before the job began again, and the server sends one "
+                f"{self._change_count} changes were read before the job began again, and the server sends one "
                 f"committed at {lsn_text(begin.commit_lsn)} instead: it is another server, or its log is another"
             )
         if split.until is not None and begin.commit_lsn >= split.until:
@@ -297,7 +298,7 @@ class PostgresChangeReader(SourceReader):
             return
         self._begin, self._seen_count = begin, 0
         if split.transaction is None:
-            self._split = replace(split, transaction=begin.commit_lsn, change_count=0)
+            self._split = replace(split, transaction=begin.commit_lsn)
 
     def _read_change(self, change: Change, output: ReaderOutput) -> None:
         table = self._tables.get(change.relation_oid)
@@ -322,11 +323,10 @@ class PostgresChangeReader(SourceReader):
     def _is_new(self) -> bool:
         """Count a change of the transaction; returns whether it was not read before."""
         self._transaction()
-        split = self._current()
         self._seen_count += 1
-        if self._seen_count <= split.change_count:
+        if self._seen_count <= self._change_count:
             return False
-        self._split = replace(split, change_count=self._seen_count)
+        self._change_count = self._seen_count
         return True
 
     def _transaction(self) -> TransactionBegin:
@@ -344,13 +344,13 @@ class PostgresChangeReader(SourceReader):
                 f"the transaction that ends at {lsn_text(commit.commit_lsn)} is not the one that began"
             )
         split = self._current()
-        if self._seen_count < split.change_count:
+        if self._seen_count < self._change_count:
             raise PostgresSetupError(
                 f"the transaction committed at {lsn_text(commit.commit_lsn)} of PostgreSQL's log has "
-                f"{self._seen_count} changes, and {split.change_count} were read before the job began again"
+                f"{self._seen_count} changes, and {self._change_count} were read before the job began again"
             )
-        self._begin = None
-        self._split = replace(split, transaction=None, change_count=0)
+        self._begin, self._change_count = None, 0
+        self._split = replace(split, transaction=None)
         self._advance(commit.end_lsn, output)
 
     def _advance(self, position: int, output: ReaderOutput) -> None:
@@ -373,7 +373,7 @@ class PostgresChangeReader(SourceReader):
         """Return the split, from the change on that comes next."""
         if self._receiver is not None:
             self._positions[checkpoint_id] = self._position
-        return [] if self._split is None else [self._split]
+        return [] if self._split is None else [replace(self._split, change_count=self._change_count)]
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
         """Tell the slot that what is before the checkpoint's place is not needed again."""

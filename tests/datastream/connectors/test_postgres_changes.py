@@ -5,6 +5,7 @@ import itertools
 import json
 import os
 import time
+from dataclasses import replace
 from decimal import Decimal
 from typing import ClassVar
 
@@ -25,6 +26,7 @@ from flinkbuf.datastream.state import ValueStateDescriptor  # noqa: E402
 from flinkbuf.streaming.postgres import postgres_source  # noqa: E402
 from flinkbuf.streaming.sources.input_status import InputStatus  # noqa: E402
 from flinkbuf.streaming.sources.source import Boundedness  # noqa: E402
+from flinkbuf.streaming.state.snapshot import OperatorSnapshot  # noqa: E402
 from flinkbuf.types.types import Types  # noqa: E402
 from flinkbuf.types.values import Watermark, WatermarkStatus  # noqa: E402
 
@@ -393,6 +395,36 @@ def test_a_slot_that_has_lost_what_the_checkpoint_needs_is_refused(database):
     other = database.builder().set_slot("another_slot").build()
     with pytest.raises(PostgresSetupError, match="has a place in the replication slot 'the_slot'"):
         finished(Attempt(other, 1, checkpoint))
+
+
+def changed(checkpoint, **changes):
+    """A checkpoint whose split was another."""
+    state, states = checkpoint
+    snapshots = [OperatorSnapshot.decode(each) for each in states]
+    lists = [
+        {"SourceReaderState": [replace(each, **changes) for each in one.lists["SourceReaderState"]]}
+        for one in snapshots
+    ]
+    return state, [OperatorSnapshot(lists=each).encode() for each in lists]
+
+
+def test_a_checkpoint_of_other_changes_is_refused(database):
+    database.publish()
+    write_transactions(database)
+    source = database.builder().set_bounded().build()
+    attempt = Attempt(source).emit(2)  # within a transaction of four
+    checkpoint = attempt.checkpoint()
+    attempt.close()
+    for wrong, words in (
+        ({"system_id": "17"}, "is another server .* than the one that the checkpoint has a place of .17."),
+        ({"publications": ("another",)}, r"lies within a transaction that was read by the publications \('another',\)"),
+        ({"transaction": 1}, "committed at 0/1 .* 2 changes were read .* sends one committed at .* instead"),
+        ({"change_count": 5}, "has 4 changes, and 5 were read before"),
+    ):
+        with pytest.raises(PostgresSetupError, match=words):
+            finished(Attempt(source, 1, changed(checkpoint, **wrong)))
+    again = finished(Attempt(source, 1, changed(checkpoint, change_count=3)))
+    assert [n for _, n, _ in again] == list(range(3, 12))
 
 
 def test_a_slot_whose_log_the_server_has_dropped_is_refused(database):
