@@ -1,6 +1,7 @@
 cimport cython
 
 from flinkbuf._core.operators.stream_operator cimport MultipleInputOperator, StreamOperator
+from flinkbuf._core.record.plain_function cimport PlainFunction
 
 
 cdef class FunctionOperator(StreamOperator):
@@ -23,7 +24,9 @@ cdef class MapOperator(FunctionOperator):
 
 @cython.final
 cdef class FilterOperator(FunctionOperator):
-    pass
+    cdef PlainFunction plain    # what `function` is made of, if it only looks at a record; else None
+
+    cdef bint drops(self, object value) except -1
 
 
 @cython.final

@@ -9,7 +9,7 @@ from cpython.object cimport PyObject
 from libc.stdint cimport int64_t
 
 from flinkbuf._core.operators.stream_operator cimport MultipleInputOperator, StreamOperator
-from flinkbuf._core.record.plain_function cimport call_one, called
+from flinkbuf._core.record.plain_function cimport PlainFunction, call_one, called
 from flinkbuf._core.value.python_object cimport FB_IDENTITY
 
 
@@ -70,6 +70,20 @@ cdef class MapOperator(FunctionOperator):
 @cython.final
 cdef class FilterOperator(FunctionOperator):
     """The records for which the function gives something true."""
+
+    def __init__(self, function, lifecycle=None, key_selector=None):
+        FunctionOperator.__init__(self, function, lifecycle, key_selector)
+        maker = getattr(function, "__self__", None)
+        if type(maker) is PlainFunction and key_selector is None:
+            self.plain = maker
+
+    cdef bint drops(self, object value) except -1:
+        """Whether a look at a record is enough to say that it is not let through; nothing of it changes."""
+        cdef PyObject* result
+        if self.plain is None:
+            return False
+        result = self.plain.evaluated(<PyObject*>value, NULL)
+        return result is not NULL and FB_IDENTITY(result) is False
 
     cpdef process_element(self, object value, int64_t timestamp):
         if self.call(value):

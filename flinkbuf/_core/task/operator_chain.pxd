@@ -1,6 +1,7 @@
 cimport cython
 from libc.stdint cimport int64_t
 
+from flinkbuf._core.operators.function_operator cimport FilterOperator
 from flinkbuf._core.operators.stream_operator cimport Input, Output
 
 
@@ -31,16 +32,18 @@ cdef class ChainingOutput(EdgeOutput):
     cdef Input target
     cdef OperatorCounters target_counters
     cdef readonly bint copies           # the record goes other ways, too
+    cdef FilterOperator filter          # the target, if it is one; else None
 
     # A record of the main output, where it is known that this is an edge of it.
     cdef inline int give(self, object value, int64_t timestamp) except -1:
         self.counters.records_out += 1
         self.target_counters.records_in += 1
         if self.copies:
-            value = self.copy_of(value)
+            return self.give_copy(value, timestamp)
         self.target.process_element(value, timestamp)
         return 0
 
+    cdef int give_copy(self, object value, int64_t timestamp) except -1
     cdef object copy_of(self, object value)
 
 

@@ -10,6 +10,7 @@ cimport cython
 from libc.stdint cimport INT64_MIN, int64_t
 
 from flinkbuf._core.value.own_value cimport own_copy
+from flinkbuf._core.operators.function_operator cimport FilterOperator
 from flinkbuf._core.operators.stream_operator cimport Input, Output
 
 
@@ -81,6 +82,7 @@ cdef class ChainingOutput(EdgeOutput):
         self.copies = copies
         self.counters = counters
         self.target = target
+        self.filter = target if isinstance(target, FilterOperator) else None
         self.target_counters = target_counters
         self.tag = tag
 
@@ -91,8 +93,14 @@ cdef class ChainingOutput(EdgeOutput):
     cdef int push(self, object value, int64_t timestamp) except -1:
         self.target_counters.records_in += 1
         if self.copies:
-            value = self.copy_of(value)
+            return self.give_copy(value, timestamp)
         self.target.process_element(value, timestamp)
+        return 0
+
+    cdef int give_copy(self, object value, int64_t timestamp) except -1:
+        """A copy, unless nobody would have it: streams that go several ways mostly begin each way with a filter."""
+        if self.filter is None or not self.filter.drops(value):
+            self.target.process_element(self.copy_of(value), timestamp)
         return 0
 
     cdef object copy_of(self, object value):

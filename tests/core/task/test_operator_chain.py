@@ -1,10 +1,14 @@
 """Outputs between the operators of a chain. Flink: OperatorChainTest, StreamOperatorChainingTest."""
 
+from types import SimpleNamespace
+
 import pytest
 from support.worlds.stream_tasks import ListSink
 
 import flinkbuf as fb
+from flinkbuf._core.operators.function_operator import FilterOperator
 from flinkbuf._core.operators.stream_operator import NO_TIMESTAMP
+from flinkbuf._core.record.plain_function import quickened
 from flinkbuf._core.task.operator_chain import BroadcastingOutput, ChainingOutput, OperatorCounters
 
 
@@ -114,3 +118,49 @@ def test_a_latency_marker_goes_along_every_edge():
 
 def test_before_the_first_watermark_there_is_none():
     assert OperatorCounters().input_watermark == -(2**63)
+
+
+class Counted:
+    """Says how often it was copied."""
+
+    copies = 0
+
+    def __init__(self, price):
+        self.price = price
+
+    def __reduce__(self):
+        Counted.copies += 1
+        return Counted, (self.price,)
+
+
+def filtered(function, *values):
+    """What comes through a filter on one of several ways, and how many records it was given."""
+    sink, counters, given = ListSink([]), OperatorCounters(), OperatorCounters()
+    operator = FilterOperator(function)
+    operator.setup(SimpleNamespace(key_context=None), ChainingOutput(OperatorCounters(), sink, OperatorCounters()))
+    edge = ChainingOutput(counters, operator, given, copies=True)
+    for value in values:
+        edge.collect(value, NO_TIMESTAMP)
+    assert counters.records_out == given.records_in == len(values)
+    return sink.items
+
+
+def test_what_a_look_is_enough_to_drop_is_not_copied_for_its_way():
+    value, Counted.copies = (1, Counted(5)), 0
+    assert filtered(quickened(lambda value: value[0] > 1), value) == [] and Counted.copies == 0
+    assert filtered(quickened(lambda value: type(value) is int), value[1], 3) == [3] and Counted.copies == 0
+
+
+def test_what_a_filter_lets_through_or_may_change_is_a_copy():
+    values = [[1, ["a"]], [2, ["b"]]]
+    (through,) = filtered(quickened(lambda value: value[0] > 1), *values)
+    assert through == values[1] and through is not values[1] and through[1] is not values[1][1]
+    assert filtered(lambda value: value.pop() is None, *values) == []
+    assert values == [[1, ["a"]], [2, ["b"]]]
+
+
+def test_a_filter_with_another_kind_of_result_is_asked_as_any_other():
+    values = [[0, "a"], ["", "b"], [None, "c"], [[], "d"], [3, "e"]]
+    assert filtered(quickened(lambda value: value[0]), *values) == [[3, "e"]]
+    with pytest.raises(IndexError):
+        filtered(quickened(lambda value: value[0]), [])
