@@ -205,7 +205,7 @@ cdef class TtlAggregatingState(KeyedAggregatingState):
             accumulator = self.life.usable(self.table.own(self.key_context.token), now)
             self.table.remove(self.key_context.token)
             if accumulator is not None:
-                merged = accumulator if merged is None else self.merge(accumulator, merged)
+                merged = accumulator if merged is None else self.merged(accumulator, merged)
         if merged is not None:
             self.table.put(self.key_context.token, (kept(self, merged), now))
 

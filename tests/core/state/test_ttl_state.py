@@ -54,6 +54,19 @@ def test_a_value_lives_to_the_last_millisecond(clock, keys):
     assert state.tokens() == []
 
 
+def test_an_accumulator_that_a_merge_does_not_return_is_an_error(clock, keys):
+    class Unmerged(Total):
+        def merge(self, one, other):
+            """Its author forgot to return it."""
+
+    state = TtlAggregatingState("s", keys, TimeToLive(clock, 10), Unmerged())
+    for namespace in (1, 2, 3):
+        state.set_namespace(namespace)
+        state.add(namespace)
+    with pytest.raises(TypeError, match=r"Unmerged.merge\(\) must return .* returned None"):
+        state.merge_namespaces(1, [2, 3])
+
+
 @pytest.mark.parametrize("is_read_an_update", [False, True])
 def test_a_write_makes_young_and_a_read_only_if_told(clock, keys, is_read_an_update):
     state = TtlValueState("s", keys, TimeToLive(clock, 10, is_read_an_update=is_read_an_update))
