@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
+from flinkbuf.checkpoints.options import SnapshotKind
 from flinkbuf.control.secure_link import MessageTooLargeError
 from flinkbuf.log import logger
 from flinkbuf.runtime.driver.checkpoint_io import CheckpointIo
@@ -30,9 +31,11 @@ from flinkbuf.runtime.scheduler.master_actions import (
     StoreCheckpoint,
     SubtaskGone,
     TellCoordinator,
+    TriggerSavepoint,
     WithdrawCheckpoint,
 )
 
+NO_ANSWER = 0  # the number of a request that nobody waits for
 CLOSE_WAIT_S = 5.0  # for the threads of the program's own task manager, whose tasks have all ended
 
 
@@ -55,7 +58,12 @@ class ActionPerformer:
         def coordinator_failed(failure: Failure) -> None:
             tell(CoordinatorFailed(failure))
 
-        self._coordinators = CoordinatorHost(job.graph, job.job_id, job.clock, self._send_event, coordinator_failed)
+        def request_checkpoint() -> None:
+            tell(TriggerSavepoint(NO_ANSWER, SnapshotKind.CHECKPOINT))
+
+        self._coordinators = CoordinatorHost(
+            job.graph, job.job_id, job.clock, self._send_event, coordinator_failed, request_checkpoint
+        )
         self._connections: dict[str, ManagerConnection] = {}
         self._manager_of: dict[AttemptId, str] = {}  # of those that run
         self._provider: ManagerProvider | None = None

@@ -10,6 +10,7 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Final
 
 import cloudpickle
@@ -47,10 +48,21 @@ class CoordinatorHost:
         any thread, without waiting.
     fail : callable
         Told of what an enumerator raised; from any thread, without waiting.
+    request_checkpoint : callable, optional
+        Told that an enumerator wants a checkpoint soon; from any thread, without waiting.
     """
 
-    def __init__(self, graph: JobGraph, job_id: str, clock: Clock, send: Send, fail: Callable[[Failure], None]) -> None:
-        self._store = CoordinatorStore()
+    def __init__(
+        self,
+        graph: JobGraph,
+        job_id: str,
+        clock: Clock,
+        send: Send,
+        fail: Callable[[Failure], None],
+        request_checkpoint: Callable[[], object] = bool,
+    ) -> None:
+        self._make_store = partial(CoordinatorStore, request_checkpoint)
+        self._store = self._make_store()
         self._clock = clock
         self._sources = {
             operator.operator_id: _Source(vertex, operator, graph.settings.job_name, job_id, send, fail)
@@ -170,7 +182,7 @@ class CoordinatorHost:
 
     def _make_anew(self, states: States) -> None:
         self._close_all()
-        self._store = CoordinatorStore()
+        self._store = self._make_store()
         for operator_id, source in self._sources.items():
             source.start_again(self._clock, self._store, states.get(operator_id))
 

@@ -108,6 +108,14 @@ class EnumeratorContext(Protocol):
         """
         ...
 
+    def call(self, handler: Callable[[], None]) -> None:
+        """Do something as one of the enumerator's calls, on the calling thread; nothing once the source is closed."""
+        ...
+
+    def request_checkpoint(self) -> None:
+        """Have the job take a checkpoint soon, besides those of its interval; returns at once."""
+        ...
+
 
 class SplitEnumerator:
     """Finds the splits and decides who reads which; one call at a time. Flink: SplitEnumerator."""

@@ -39,9 +39,16 @@ class ReaderGateway(Protocol):
 
 
 class CoordinatorStore:
-    """What the coordinators of one job share: the groups whose sources wait for each other."""
+    """What the coordinators of one job share: the groups whose sources wait for each other, and a way to the job.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    request_checkpoint : callable, optional
+        Has the job take a checkpoint soon, besides those of its interval; from any thread, without waiting.
+    """
+
+    def __init__(self, request_checkpoint: Callable[[], object] = bool) -> None:
+        self.request_checkpoint = request_checkpoint
         self._lock = threading.Lock()
         self._announcing = threading.Lock()  # an older limit must not come after a newer one, and stay
         self._groups: dict[str, AlignmentGroup] = {}
@@ -258,6 +265,16 @@ class SourceCoordinator:
             if self._thread is None and not self._is_closed.is_set():
                 self._thread = threading.Thread(target=self._work, name="flinkbuf source coordinator", daemon=True)
                 self._thread.start()
+
+    def call(self, handler: Callable[[], None]) -> None:
+        """Do something as one of the enumerator's calls, on the calling thread; nothing once this is closed."""
+        with self._lock:
+            if not self._is_closed.is_set():
+                handler()
+
+    def request_checkpoint(self) -> None:
+        """Have the job take a checkpoint soon, besides those of its interval; returns at once."""
+        self._store.request_checkpoint()
 
     def _started(self) -> SplitEnumerator:
         if self._enumerator is None:

@@ -7,12 +7,13 @@ from itertools import chain, pairwise
 import pytest
 from support.worlds.surroundings import ManualTime, Surroundings
 
+from flinkbuf.datastream import StreamExecutionEnvironment
 from flinkbuf.datastream.connectors.data_gen import DataGeneratorSource, RateLimit
 from flinkbuf.datastream.connectors.number_seq import NumberSequenceSource, split_sequence
 from flinkbuf.streaming.chain.operator_config import ExecutionSettings
 from flinkbuf.streaming.sources import source_coordinator
 from flinkbuf.streaming.sources.input_status import InputStatus
-from flinkbuf.streaming.sources.source import Source, SourceReader, SplitEnumerator
+from flinkbuf.streaming.sources.source import Boundedness, Source, SourceReader, SplitEnumerator
 from flinkbuf.streaming.sources.source_coordinator import CoordinatorStore, SplitAssignmentTracker
 from flinkbuf.streaming.sources.source_factories import SourceOperatorFactory
 from flinkbuf.streaming.sources.source_operator import SourceState
@@ -713,3 +714,58 @@ def test_a_look_for_splits_that_hangs_keeps_the_end_waiting_only_so_long(monkeyp
     for thread in threading.enumerate():
         if thread.name == "flinkbuf source coordinator":
             thread.join(10)
+
+
+# Checkpoints that an enumerator asks for
+
+
+class ReaderUntilTold(SourceReader):
+    """Ends when it is told that no more splits follow."""
+
+    def __init__(self):
+        self.status = InputStatus.NOTHING_AVAILABLE
+
+    def poll_next(self, output):
+        return self.status
+
+    def notify_no_more_splits(self):
+        self.status = InputStatus.END_OF_INPUT
+
+
+class EndsAfterACheckpoint(SplitEnumerator):
+    """Asks for a checkpoint when its reader comes, and ends the source when one is complete."""
+
+    def __init__(self, context):
+        self.context = context
+
+    def add_reader(self, subtask_index):
+        self.context.request_checkpoint()
+
+    def notify_checkpoint_complete(self, checkpoint_id):
+        self.context.call(lambda: self.context.signal_no_more_splits(0))
+
+
+class SourceUntilCheckpoint(Source):
+    boundedness = Boundedness.CONTINUOUS_UNBOUNDED
+
+    def create_enumerator(self, context):
+        return EndsAfterACheckpoint(context)
+
+    def create_reader(self, context):
+        return ReaderUntilTold()
+
+
+def test_an_enumerator_gets_the_checkpoint_that_it_asks_for():
+    env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+    env.enable_checkpointing(3_600_000)
+    stream = env.from_source(SourceUntilCheckpoint(), WatermarkStrategy.no_watermarks(), "until a checkpoint", "int")
+    assert list(stream.execute_and_collect()) == []
+
+
+def test_a_coordinator_that_is_closed_calls_nothing_more():
+    coordinator = Job(SourceUntilCheckpoint()).coordinator
+    called = []
+    coordinator.call(lambda: called.append("open"))
+    coordinator.close()
+    coordinator.call(lambda: called.append("closed"))
+    assert called == ["open"]
