@@ -66,6 +66,8 @@ class ControlServer:
         Both ends encrypt, and show certificates of the same authority.
     option : str
         Where `ports` were set, for the message when none is free.
+    key : bytes, optional
+        What the secrets of its groups are derived from, by `group_secret`; drawn if left out.
 
     Attributes
     ----------
@@ -88,9 +90,10 @@ class ControlServer:
         *,
         tls: TlsConfig | None = None,
         option: str = PORT_OPTION,
+        key: bytes | None = None,
     ) -> None:
         self.tls_context = make_context(tls, is_server=True) if tls is not None else None
-        self._key = secrets.token_bytes(32)
+        self._key = secrets.token_bytes(32) if key is None else key
         self._lock = threading.Lock()  # of the two dicts
         self._groups: dict[str, Group] = {}
         self._makers: dict[str, MakeHandler] = {}
@@ -113,7 +116,7 @@ class ControlServer:
 
     def secret_of(self, group_id: str) -> bytes:
         """Return what only the members of a group and this server know: who proves to know it may speak to it."""
-        return hmac.digest(self._key, group_id.encode("utf-8", "surrogatepass"), "sha256")
+        return group_secret(self._key, group_id)
 
     def open(self, group_id: str, handler: ControlHandler) -> None:
         """Let the members of a group come in from now on.
@@ -264,6 +267,11 @@ class ControlServer:
             context.get("message"),
             exc_info=error if isinstance(error, BaseException) else None,
         )
+
+
+def group_secret(key: bytes, group_id: str) -> bytes:
+    """Return what the members of a group know, at a server with this key."""
+    return hmac.digest(key, group_id.encode("utf-8", "surrogatepass"), "sha256")
 
 
 def strangers_max() -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
@@ -858,6 +858,57 @@ class StreamExecutionEnvironment:
         """
         return of_spark("frames.spark_source").from_data_frame(self, data_frame)
 
+    def from_streaming_data_frame(
+        self,
+        data_frame: object,
+        watermark: WatermarkStrategy | None = None,
+        *,
+        checkpoint_location: str | None = None,
+        trigger: Mapping[str, object] | None = None,
+        query_name: str | None = None,
+    ) -> DataStream[Row]:
+        """Make a stream of the rows of a query of Structured Streaming, which starts and ends with the job.
+
+        Each micro-batch is sent to the job's tasks by those of Spark, and ends for the query once the job has a
+        complete checkpoint behind it. One that Spark repeats counts once, whatever has failed. When the query comes to
+        its end, or is stopped, the job ends, too.
+
+        Parameters
+        ----------
+        data_frame : pyspark.sql.DataFrame
+            A streaming one of a classic session, as ``spark.readStream`` gives it. Rows are of the type that its schema
+            says; see `from_data_frame`.
+        watermark : WatermarkStrategy, optional
+            How rows come to event time, which moves at the end of each micro-batch; by default they have none.
+        checkpoint_location : str, optional
+            Where the query keeps how far it has come: the same whenever the job goes on from its checkpoints. By
+            default a temporary directory, for a job that never does.
+        trigger : mapping, optional
+            As in ``writeStream.trigger(**trigger)``: ``{"processingTime": "1 second"}``, ``{"availableNow": True}``;
+            by default one micro-batch follows the other.
+        query_name : str, optional
+
+        Raises
+        ------
+        TypeError, ValueError
+            If it is no streaming DataFrame, has columns that Arrow or the stream has no place for, or Spark refuses
+            `trigger`. At the start of the job: if checkpoints are not enabled, or Spark has too few slots.
+
+        Examples
+        --------
+        >>> _ = env.enable_checkpointing(60_000)  # doctest: +SKIP
+        >>> rates = spark.readStream.format("rate").load()  # doctest: +SKIP
+        >>> env.from_streaming_data_frame(rates).map(lambda row: row.value).print()  # doctest: +SKIP
+        """
+        return of_spark("streams.query_feed").from_streaming_data_frame(
+            self,
+            data_frame,
+            watermark,
+            checkpoint_location=checkpoint_location,
+            trigger=trigger,
+            query_name=query_name,
+        )
+
     # --- execution
 
     def execute(self, job_name: str | None = None) -> JobExecutionResult:
@@ -1101,7 +1152,7 @@ class StreamExecutionEnvironment:
         target_name: str | None,
         can_be_taken_over: bool,
     ) -> tuple[ProgramJob, JobEnd]:
-        from flinkbuf.datastream.program.job_start import start_of
+        from flinkbuf.datastream.program.job_start import ends_of, start_of
 
         form = options.read(self._configuration, options.LOG_FORMAT)
         if form is not None:
@@ -1122,7 +1173,7 @@ class StreamExecutionEnvironment:
                 each.end()
 
         calls: list[Callable[[BaseException | None], None]] = [watched.ending, lambda error: files.close(), *on_end]
-        calls += [end_serving, end, watched.ended]
+        calls += [*ends_of(start.stored.graph), end_serving, end, watched.ended]
         job = end.job = start.make(clock=clock, on_end=calls, is_rescalable=web.is_served)
         if not isinstance(job, EndedJob):
             watched.is_of(cast(StoppableJob, job))
@@ -1155,6 +1206,7 @@ class StreamExecutionEnvironment:
 
         The program is still there afterwards; `_forget_program` ends that.
         """
+        from flinkbuf.datastream.program.job_start import check_checkpoints
         from flinkbuf.runtime.graph.job_graph import build_job_graph
 
         was_used(self._program)
@@ -1162,6 +1214,7 @@ class StreamExecutionEnvironment:
         self._warn_of_keys("spark")
         made_with = {"config": self._master_config(), "bundle_fields": self._bundle_fields(self._job_files())}
         settings = self._execution_settings(graph.settings.is_batch)
+        check_checkpoints(graph, dataclasses.replace(settings, checkpointing_enabled=False))
         if settings.checkpointing_enabled:
             warn(
                 "a job whose results go to Spark by to_rdd() or to_data_frame() keeps no checkpoints: Spark computes "

@@ -299,10 +299,34 @@ def _restored(env: Program, taken: TakenJob | None, is_batch: bool) -> RestoredC
     return restored_by(recovery)
 
 
+def check_checkpoints(graph: JobGraph, settings: ExecutionSettings) -> None:
+    """Refuse a job without checkpoints whose source cannot do without.
+
+    Raises
+    ------
+    ValueError
+        With the reason that the source's factory gives as ``why_checkpoints``.
+    """
+    if settings.checkpointing_enabled:
+        return
+    for vertex in graph.vertices:
+        for operator in vertex.chain.operators:
+            reason = getattr(operator.factory, "why_checkpoints", None)
+            if reason is not None:
+                raise ValueError(f"{operator.name!r} needs checkpoints: {reason}")
+
+
+def ends_of(graph: JobGraph) -> list[Callable[[BaseException | None], None]]:
+    """Return what the factories of a job want to be called with at its end: their ``end``."""
+    factories = (operator.factory for vertex in graph.vertices for operator in vertex.chain.operators)
+    return [factory.end for factory in factories if hasattr(factory, "end")]
+
+
 def _stored(
     env: Program, graph: JobGraph, files: JobFiles, target: Target, availability: HighAvailability | None
 ) -> StoredJob:
     configuration, settings = env._configuration, env._execution_settings(graph.settings.is_batch)
+    check_checkpoints(graph, settings)
     checkpointing = checkpoint_options.checkpointing_of(configuration)
     restart = job_options.restart_of(configuration, has_checkpoints=settings.checkpointing_enabled)
     recovery = checkpoint_options.recovery_of(configuration)

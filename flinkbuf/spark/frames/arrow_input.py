@@ -78,6 +78,15 @@ class ArrowBatches:
 def arrow_input(data: DataFrame, record_type: TypeInformation) -> tuple[RDD[bytes], ArrowRows] | None:
     """Return the messages of a DataFrame and what reads them; None: it has columns that have to come as rows.
 
+    See `arrow_reader`.
+    """
+    read = arrow_reader(data, record_type)
+    return None if read is None else (_messages(data), read)
+
+
+def arrow_reader(data: DataFrame, record_type: TypeInformation) -> ArrowRows | None:
+    """Return what reads the batches of a DataFrame; None: it has columns that cannot come so.
+
     These are columns of one name, intervals, user-defined types and whatever else Arrow or the type has no place for,
     and instants inside of lists, maps and structs.
     """
@@ -90,7 +99,7 @@ def arrow_input(data: DataFrame, record_type: TypeInformation) -> tuple[RDD[byte
     shown = [field.with_type(pa.timestamp("us")) if is_instant(field.type) else field for field in schema]
     if any(holds_instants(field.type) for field in shown) or not fits(record_type, shown):
         return None
-    return _messages(data), ArrowRows(schema, record_type)
+    return ArrowRows(schema, record_type)
 
 
 def safe_arrow_schema(schema: StructType, has_large_types: bool = False) -> pyarrow.Schema | None:

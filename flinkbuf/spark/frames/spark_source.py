@@ -329,7 +329,7 @@ def from_data_frame(env: StreamExecutionEnvironment, data: DataFrame) -> DataStr
     """Make a stream of a DataFrame's rows; see ``StreamExecutionEnvironment.from_data_frame``."""
     from flinkbuf.spark.frames.schema import from_spark_rows  # brings pyspark
 
-    _check_is_data_frame(data)
+    check_is_data_frame(data, "from_data_frame")
     type_info = from_spark_rows(data.schema)
     found = arrow_input(data, type_info)
     if found is None:
@@ -360,14 +360,15 @@ def _checked_rdd(data: object) -> RDD[object]:
     raise TypeError(f"from_rdd takes an RDD, got {type(data).__module__}.{type(data).__qualname__}{advice}")
 
 
-def _check_is_data_frame(data: object) -> None:
+def check_is_data_frame(data: object, method: str) -> None:
+    """Refuse what is no DataFrame of this process, for the method that was given it."""
     module = type(data).__module__
     if module.startswith("pyspark.sql.connect"):
         raise TypeError(
-            "from_data_frame takes the DataFrame of a program that runs in Spark's driver; this one is of a Spark "
+            f"{method} takes the DataFrame of a program that runs in Spark's driver; this one is of a Spark "
             "Connect client, which the tasks of a job cannot reach: run the program with spark-submit, or write the "
             "DataFrame to files and read these with from_source(FileSource...)"
         )
-    if not (module.startswith("pyspark.sql") and hasattr(data, "rdd") and hasattr(data, "schema")):
+    if not (module.startswith("pyspark.sql") and hasattr(type(data), "rdd") and hasattr(data, "schema")):
         advice = "; an RDD goes to from_rdd" if hasattr(data, "mapPartitions") else ""
-        raise TypeError(f"from_data_frame takes a DataFrame of pyspark, got {module}.{type(data).__qualname__}{advice}")
+        raise TypeError(f"{method} takes a DataFrame of pyspark, got {module}.{type(data).__qualname__}{advice}")

@@ -49,15 +49,15 @@ class ClientSettings:
         """Return what is set, if it is."""
         if name.startswith("spark.flinkbuf."):
             return self._session.conf.get(name, None)
-        return _address_towards(self._session.client.host) if name == "spark.driver.host" else None
+        return address_towards(self._session.client.host) if name == "spark.driver.host" else None
 
 
-def _address_towards(host: str) -> str:
+def address_towards(host: str) -> str:
     """Return the address of this machine that packets to another one come from; nothing is sent.
 
     Examples
     --------
-    >>> _address_towards("127.0.0.1")
+    >>> address_towards("127.0.0.1")
     '127.0.0.1'
     """
     family, kind, _, _, address = socket.getaddrinfo(host, 9, type=socket.SOCK_DGRAM)[0]

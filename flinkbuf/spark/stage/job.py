@@ -66,7 +66,9 @@ class SparkTarget:
         context = active_context()
         refuse_outputs(graph)
         check_workers(context)
-        check_stage(context, graph, self.fit(plan_of(graph, "")))
+        plan = self.fit(plan_of(graph, ""))
+        check_stage(context, graph, plan)
+        check_queries(context, graph, slot_count(plan))
 
     def fit(self, plan: JobPlan) -> JobPlan:
         """Have a batch job do with the slots that there are, if there are enough for each of its regions."""
@@ -162,6 +164,27 @@ def check_stage(context: SparkContext, graph: JobGraph, plan: JobPlan) -> list[S
     if is_direct(inputs, count):
         check_chain(inputs[0].data, count, user)
     return inputs
+
+
+def check_queries(context: SparkContext, graph: JobGraph, count: int) -> None:
+    """Refuse a job that would leave no slots to the queries that it reads.
+
+    Raises
+    ------
+    ValueError
+        With the numbers, and the ways out.
+    """
+    factories = [operator.factory for vertex in graph.vertices for operator in vertex.chain.operators]
+    more = sum(getattr(factory, "query_slots", 0) for factory in factories)
+    slots = slots_at_once(context, count + more) if more else 0
+    if slots >= count + more:
+        return
+    start = f"start Spark with local[{count + more}]" if is_local(context) else "give the application more cores"
+    raise ValueError(
+        f"job {graph.settings.job_name!r} needs {count} slots for its own tasks and {more} for the query that it "
+        f"reads, {count + more} together, and {context.master} has {slots}: {start}, set a smaller parallelism, or "
+        "set execution.target to 'local', where the job's tasks are processes beside the driver"
+    )
 
 
 def _stage_user(graph: JobGraph, reads_spark: bool) -> StageUser:

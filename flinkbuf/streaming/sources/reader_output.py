@@ -111,6 +111,10 @@ class EventTimeOutput(ReaderOutput):
         """Mark the source active outside of splits."""
         self.main.mark_active()
 
+    def emit_periodically(self) -> None:
+        """Let all generators emit their watermarks now."""
+        self._event_time.emit_periodically()
+
     @property
     def main(self) -> WatermarkingOutput:
         """Return the output for records of no split, made at first use: without records it holds no split back."""

@@ -106,12 +106,16 @@ class SourceOperator(ReaderSourceOperator):
             self._strategy = without_watermarks(self._strategy)
         if self._strategy is None or not generates_watermarks(self._strategy, self.context.clock):
             return ReaderOutput(self.output)
-        settings, output = self.context.settings, self.output
+        output = self.output
         self._event_time = EventTime(self._strategy, output, self.context.clock, self._check_alignment)
-        self._repeat("watermarks", settings.auto_watermark_interval_ms, self._event_time.emit_periodically)
+        self._repeat("watermarks", self.watermark_interval_ms(), self._event_time.emit_periodically)
         if self._strategy.alignment is not None:
             self._repeat("alignment", self._strategy.alignment.update_interval_ms, self._report_watermark)
         return EventTimeOutput(output, self._event_time)
+
+    def watermark_interval_ms(self) -> int:
+        """Return how often generators emit their watermarks; 0: not by the clock."""
+        return self.context.settings.auto_watermark_interval_ms
 
     def _repeat(self, name: str, interval_ms: int, work: Callable[[], None]) -> None:
         """Call a function every so often, for as long as the operator is open."""
