@@ -1138,10 +1138,10 @@ def test_a_real_http_server_that_fails_hangs_and_resets(http_server, event_loop,
 
 
 @pytest.fixture(scope="module")
-def postgres(tmp_path_factory):
+def postgres():
     """A PostgreSQL server of the test's own; gives host and port."""
     pytest.importorskip("asyncpg", reason="asyncpg is not installed")
-    with postgres_server(tmp_path_factory.mktemp("postgres")) as server:
+    with postgres_server() as server:
         yield server.host, server.port
 
 

@@ -60,12 +60,12 @@ class Transactions(TwoPhaseCommitSinkFunction):
 
 
 @pytest.fixture
-def database(tmp_path_factory):
+def database():
     """A PostgreSQL server, and a session on it; skips the test where there is none. Ask for it before `numbers`."""
     psycopg = pytest.importorskip("psycopg", reason="psycopg is not installed")
     from support.servers.postgres_server import postgres_server
 
-    with postgres_server(tmp_path_factory.mktemp("postgres"), max_prepared_transactions=10) as server:
+    with postgres_server(max_prepared_transactions=10) as server:
         with psycopg.connect(server.connection, autocommit=True) as session:
             yield server, session
 

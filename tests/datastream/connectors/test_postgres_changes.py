@@ -85,8 +85,8 @@ class Database:
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory):
-    with postgres_server(tmp_path_factory.mktemp("postgres"), wal_level="logical") as server:
+def server():
+    with postgres_server(wal_level="logical") as server:
         yield server
 
 

@@ -37,8 +37,8 @@ def test_a_row_that_is_changed_after_it_was_given_is_sent_as_it_was():
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory):
-    with postgres_server(tmp_path_factory.mktemp("postgres"), max_prepared_transactions=20) as server:
+def server():
+    with postgres_server(max_prepared_transactions=20) as server:
         yield server
 
 
@@ -285,8 +285,8 @@ def test_a_commit_is_tried_again_when_the_server_comes_back(database, monkeypatc
     sink.close()
 
 
-def test_prepared_transactions_survive_the_server(tmp_path):
-    with postgres_server(tmp_path, max_prepared_transactions=2) as server:
+def test_prepared_transactions_survive_the_server():
+    with postgres_server(max_prepared_transactions=2) as server:
         with Database(server) as database:
             database.execute("CREATE TABLE words (n int, word text)")
             sink = opened(builder(database).build())
@@ -300,8 +300,8 @@ def test_prepared_transactions_survive_the_server(tmp_path):
             assert database.rows == [(1, "a")]
 
 
-def test_a_server_that_prepares_nothing_or_not_enough_says_what_to_set(tmp_path):
-    with postgres_server(tmp_path, max_prepared_transactions=0) as server:
+def test_a_server_that_prepares_nothing_or_not_enough_says_what_to_set():
+    with postgres_server(max_prepared_transactions=0) as server:
         with Database(server) as database:
             with pytest.raises(
                 PostgresSetupError, match="max_prepared_transactions = 0.* to 2 or more .*AT_LEAST_ONCE"

@@ -4,6 +4,7 @@ import os
 import shutil
 import socket
 import subprocess
+import tempfile
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -25,8 +26,7 @@ class Server:
         self.as_user = []
         if os.getuid() == 0:  # PostgreSQL refuses to run as root
             self.as_user = ["runuser", "-u", "postgres", "--"]
-            for path in (self.folder, *self.folder.parents[:2]):
-                path.chmod(0o755)
+            self.folder.chmod(0o755)
             shutil.chown(self.folder, "postgres")
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
@@ -61,10 +61,12 @@ class Server:
 
 
 @contextmanager
-def postgres_server(folder, **settings):
-    server = Server(folder, settings)
-    server.start()
-    try:
-        yield server
-    finally:
-        server.stop()
+def postgres_server(**settings):
+    """Run a server in a folder that is not pytest's, which each start of pytest closes to the server's user."""
+    with tempfile.TemporaryDirectory(prefix="flinkbuf-postgres-") as folder:
+        server = Server(folder, settings)
+        server.start()
+        try:
+            yield server
+        finally:
+            server.stop()
