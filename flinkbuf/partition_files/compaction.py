@@ -61,14 +61,18 @@ def newest_run(
     return tuple(files[len(files) - longest :])
 
 
-def compact_run(data_set: PartitionDataSet, run: Sequence[DataFile], *, retention_s: float = RETENTION_S) -> Manifest:
+def compact_run(
+    data_set: PartitionDataSet, manifest: Manifest, run: Sequence[DataFile], *, retention_s: float = RETENTION_S
+) -> Manifest:
     """Rewrite files that lie behind each other as one.
 
     Parameters
     ----------
     data_set : PartitionDataSet
+    manifest : Manifest
+        A version of it, the last one or not.
     run : sequence of DataFile
-        Of its last version.
+        Of that version.
     retention_s : float, default 3600
         Seconds for which they stay, for readers that have begun.
 
@@ -77,7 +81,7 @@ def compact_run(data_set: PartitionDataSet, run: Sequence[DataFile], *, retentio
     Manifest
         The version behind it.
     """
-    layout = data_set.manifest().layout
+    layout = manifest.layout
     description = ddl_of(layout.schema)
     schema = arrow_schema(description)
     job, owner = new_job(), JobOwner.of_this_process()
@@ -110,9 +114,9 @@ def compact(data_set: PartitionDataSet, *, retention_s: float = RETENTION_S) -> 
     FileNotFoundError
         If there is no data set.
     """
-    manifest = data_set.manifest()
-    for run in small_runs(manifest.files):
-        manifest = compact_run(data_set, run, retention_s=retention_s)
+    before = manifest = data_set.manifest()
+    for run in small_runs(before.files):
+        manifest = compact_run(data_set, before, run, retention_s=retention_s)
     return manifest
 
 
@@ -122,7 +126,7 @@ def compact_newest(
     """Compact what a commit has made too many of; returns the version behind it, which has the commit in any case."""
     run = newest_run(manifest.files, count) if count else ()
     try:
-        return compact_run(data_set, run, retention_s=retention_s) if run else manifest
+        return compact_run(data_set, manifest, run, retention_s=retention_s) if run else manifest
     except Exception as error:  # the rows are committed; the next commit finds their files still there
         logger.warning(
             "data set %s: version %d is there, but its small files stay: %s", data_set.path, manifest.version, error

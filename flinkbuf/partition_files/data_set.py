@@ -183,7 +183,8 @@ class PartitionDataSet:
             found = self._latest() if version is None else self._read(version)
         except FileNotFoundError as error:
             text = (
-                f"version {version} of the data set is gone: it was replaced by an overwrite; load the data set again"
+                f"version {version} of the data set is gone: a later one replaced it longer ago than the retention; "
+                "load the data set again"
             )
             raise FileNotFoundError(errno.ENOENT, text, error.filename) from None
         if found is None:

@@ -232,7 +232,7 @@ class _Buffers:
             for index, _, checksum in piece.subpartitions:
                 yield from self._of_subpartition(file, index, checksum, codec)
         except (FileNotFoundError, PartitionNotFoundError):
-            text = "this file of the data set is gone: it was replaced by an overwrite, or removed"
+            text = "this file of the data set is gone: it was replaced by an overwrite or a compaction, or removed"
             path = next(filter(_is_gone, (self.path, base_path + INDEX_SUFFIX)), self.path)
             raise FileNotFoundError(errno.ENOENT, f"{text}; load the data set again", path) from None
 

@@ -1,14 +1,16 @@
 """Compaction changes files and no row: not which, not in which order, not for whom who reads or follows meanwhile."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from partition_files.test_log_position import COUNT, append, read_between
+from partition_files.test_log_position import COUNT, LAYOUT, append, read_between
 
 from flinkbuf.commands.cli import main
 from flinkbuf.partition_files import compaction
 from flinkbuf.partition_files.compaction import compact, compact_newest, compact_run, newest_run, small_runs
-from flinkbuf.partition_files.data_set import PartitionDataSet
+from flinkbuf.partition_files.data_set import PartitionDataSet, new_job
 from flinkbuf.partition_files.log_position import LogPosition
 from flinkbuf.partition_files.manifest import DataFile, Manifest
 
@@ -64,19 +66,24 @@ def test_what_others_do_meanwhile_stands(tmp_path, monkeypatch):
             return rewrite(*arguments, **options)
 
         monkeypatch.setattr(compaction, "rewrite_part", rewrite_late)
-        return compact_run(data_set, run)
+        return compact_run(data_set, data_set.manifest(), run)
 
     appended = meanwhile(lambda: append(data_set, [(9, 9)]))
     assert [file.record_count for file in appended.files] == [1, 2, 1, 1]
     assert appended.operation == "compact"
     assert appended.generation == data_set.manifest(1).generation
-    assert compact_run(data_set, run) == appended, "they are rewritten already"
+    assert compact_run(data_set, data_set.manifest(), run) == appended, "they are rewritten already"
     run = appended.files[1:3]
     assert meanwhile(lambda: compact(data_set)).version == 7, "another one was first"
     append(data_set, [(1, 1), (2, 2)])
     run = data_set.manifest().files
     assert meanwhile(lambda: append(data_set, [(5, 5)], "overwrite")).operation == "overwrite"
     assert data_set.manifest().record_count == 1
+    other = replace(LAYOUT, subpartition_count=1)
+    manifest = data_set.manifest()
+    data_set.commit(new_job(), other, [], "overwrite")
+    assert compact_run(data_set, manifest, manifest.files).layout == other, "it reads by the layout of its files"
+    append(data_set, [(5, 5)], "overwrite")
     data_set.sweep(0)
     assert len(data_set.sweep(0)) == 0
     assert [len(list((tmp_path / "set" / name).iterdir())) for name in ("data", "_manifests", "_jobs")] == [2, 1, 0]
