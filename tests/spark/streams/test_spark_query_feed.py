@@ -104,11 +104,11 @@ def test_each_row_counts_once_though_the_job_the_query_and_the_program_fail(spar
     assert results(tmp_path) == list(range(50)) and committed(tmp_path) == 5
 
 
-def test_a_process_of_the_job_is_killed_and_rows_come_as_columns(spark, tmp_path):
+def test_a_process_of_the_job_is_killed_and_on_spark_rows_come_as_columns(spark, tmp_path):
     write(tmp_path, 0, 1)
     program(spark, tmp_path, fails_at=15, kills=True, trigger={"availableNow": True}).execute("numbers")
     assert (tmp_path / "failed").exists() and results(tmp_path) == list(range(20))
-    env = environment("embedded", interval_ms=60_000)
+    env = environment("spark", parallelism=1, interval_ms=60_000)  # one slot for it, and one for the query
     columns = env.from_streaming_data_frame(query(spark, tmp_path), trigger={"availableNow": True}).as_columns()
     assert sorted(row.n for row in columns.execute_and_collect()) == list(range(20))
 
