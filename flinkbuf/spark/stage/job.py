@@ -176,7 +176,9 @@ def check_queries(context: SparkContext, graph: JobGraph, count: int) -> None:
     """
     factories = [operator.factory for vertex in graph.vertices for operator in vertex.chain.operators]
     more = sum(getattr(factory, "query_slots", 0) for factory in factories)
-    slots = slots_at_once(context, count + more) if more else 0
+    if not more:
+        return
+    slots = slots_at_once(context, count + more)
     if slots >= count + more:
         return
     start = f"start Spark with local[{count + more}]" if is_local(context) else "give the application more cores"
