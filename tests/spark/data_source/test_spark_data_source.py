@@ -23,7 +23,7 @@ from support.faults.fault_proxy import wait_until  # noqa: E402
 
 from flinkbuf.partition_files.data_set import PartitionDataSet  # noqa: E402
 from flinkbuf.partition_files.description import describe  # noqa: E402
-from flinkbuf.partition_files.manifest import DataFile  # noqa: E402
+from flinkbuf.partition_files.manifest import FORMAT_VERSION, DataFile  # noqa: E402
 from flinkbuf.records.spark_arrow import arrow_schema_of  # noqa: E402
 from flinkbuf.spark.data_source.data_source import FlinkbufDataSource  # noqa: E402
 from flinkbuf.spark.data_source.filters import candidates_of, values_of_json  # noqa: E402
@@ -535,7 +535,8 @@ def test_every_flipped_byte_is_an_error_that_names_the_file(spark, path):
 def test_a_later_manifest_is_refused(spark, path):
     save(spark.range(1), path)
     manifest = Path(path, "_manifests", "1.json")
-    manifest.write_text(manifest.read_text().replace('"format_version":1', '"format_version":9'))
+    later = manifest.read_text().replace(f'"format_version":{FORMAT_VERSION}', '"format_version":9')
+    manifest.write_text(later)
     with pytest.raises(Exception, match="1.json: at format_version: 9 is not known"):
         load(spark, path)
 
