@@ -16,8 +16,8 @@ SHORT   := -m 'not long and not hosts' -q --durations=15
 LONG    := -m 'long and not hosts' -q --durations=15
 SHARE1  := tests/spark
 SHARE2  := tests/project tests/pyflink tests/interop tests/control tests/records tests/datastream tests/async_io
-SHARE3  := tests/runtime tests/targets tests/nexmark tests/web tests/matrix tests/simulation tests/checkpoints
-SHARE4  := tests/network tests/partition_files tests/commands
+SHARE3  := tests/runtime tests/nexmark tests/web
+SHARE4  := tests/network tests/partition_files tests/commands tests/targets tests/matrix tests/simulation tests/checkpoints
 LONG2   := tests/project tests/network tests/nexmark
 NEXMARK := build/nexmark
 PEER    := $(wildcard tests/interop/java/flinkbuf/interop/*.java)
