@@ -77,6 +77,26 @@ class Slot:
     active_pid: int | None
 
 
+@dataclass(frozen=True)
+class ServerLog:
+    """What a server says of its log.
+
+    Attributes
+    ----------
+    system_id : str
+        The number that each server has been given, and its copies with it.
+    timeline : int or None
+        Which of the ways that the log has gone, of which each copy that takes over begins one; None: the server is a
+        copy now, and follows another one.
+    end_lsn : int
+        Where the log ends that is safe on the server's disk.
+    """
+
+    system_id: str
+    timeline: int | None
+    end_lsn: int
+
+
 @dataclass
 class Received:
     """What has come from the server since."""
@@ -123,13 +143,20 @@ class ReplicationConnection:
         reason = result.error_message.decode(errors="replace").strip()
         raise ReplicationError(f"{self.place} refused: {reason}", None if code is None else code.decode())
 
-    def system_id(self) -> str:
-        """Return the number that each server has been given, and its copies with it."""
-        return str(self.query("IDENTIFY_SYSTEM")[0][0])
+    def log(self) -> ServerLog:
+        """Return which log the server has, and how far."""
+        system_id, timeline, end, *_ = self.query("IDENTIFY_SYSTEM")[0]
+        is_copy = self.query("SELECT pg_is_in_recovery()") == [["t"]]
+        return ServerLog(str(system_id), None if is_copy else int(timeline or 0), parse_lsn(str(end)))
 
-    def flushed_lsn(self) -> int:
-        """Return where the server's log ends that is safe on its disk."""
-        return parse_lsn(str(self.query("SELECT pg_current_wal_flush_lsn()")[0][0]))
+    def end_of_timeline(self, earlier: int, current: int) -> int:
+        """Return where the server's log has left an earlier timeline; 0: it was never on it."""
+        history = self.query(f"TIMELINE_HISTORY {current}")[0][1] if current > 1 else None
+        for line in (history or "").splitlines():
+            words = line.split()
+            if words[:1] == [str(earlier)]:
+                return parse_lsn(words[1])
+        return 0
 
     def slot(self, name: str) -> Slot:
         """Return how a replication slot is.

@@ -31,6 +31,7 @@ from flinkbuf.streaming.postgres.postgres_replication import (
     Received,
     ReplicationConnection,
     ReplicationError,
+    ServerLog,
     lsn_text,
     parse_lsn,
 )
@@ -90,6 +91,8 @@ class ReplicationSplit:
         How many changes of this transaction were read.
     until : int or None
         Transactions whose commits are at this place or behind it are left.
+    timeline : int or None
+        Which way the server's log had gone when it was read; None: it is not known.
     """
 
     slot: str
@@ -99,6 +102,7 @@ class ReplicationSplit:
     transaction: int | None = None
     change_count: int = 0
     until: int | None = None
+    timeline: int | None = None
 
     @property
     def split_id(self) -> str:
@@ -165,14 +169,15 @@ class ReplicationEnumerator(SplitEnumerator):
             assert options.rows is not None, "the builder asks for a type"
             for relation in tables:
                 PublishedTable(relation, options.rows, type_names)
-            slot = connection.slot(options.slot)
+            slot, log = connection.slot(options.slot), connection.log()
             until = options.until
             return ReplicationSplit(
                 options.slot,
                 options.publications,
-                connection.system_id(),
+                log.system_id,
                 slot.confirmed_lsn,
-                until=None if until is None else parse_lsn(until) if until else connection.flushed_lsn(),
+                until=None if until is None else parse_lsn(until) if until else log.end_lsn,
+                timeline=log.timeline,
             )
         finally:
             connection.close()
@@ -371,9 +376,12 @@ class PostgresChangeReader(SourceReader):
 
     def snapshot_state(self, checkpoint_id: int) -> list[ReplicationSplit]:
         """Return the split, from the change on that comes next."""
-        if self._receiver is not None:
-            self._positions[checkpoint_id] = self._position
-        return [] if self._split is None else [replace(self._split, change_count=self._change_count)]
+        if self._receiver is None:
+            return []
+        self._positions[checkpoint_id] = self._position
+        if self._split is None:
+            return []
+        return [replace(self._split, change_count=self._change_count, timeline=self._receiver.timeline)]
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
         """Tell the slot that what is before the checkpoint's place is not needed again."""
@@ -400,6 +408,7 @@ class _Receiver:
         self._error: BaseException | None = None
         self._is_closed = False
         self._confirmed_lsn = self._received_lsn = split.position
+        self.timeline = split.timeline  # of the server that is read
         self._told_lsn = 0  # what the server was told last
         self._quiet_s = _FIRST_STATUS_S
         self._due_s = 0.0
@@ -473,12 +482,13 @@ class _Receiver:
 
     def _check_server(self, connection: ReplicationConnection) -> None:
         split = self._split
-        system_id = connection.system_id()
-        if system_id != split.system_id:
+        log = connection.log()
+        if log.system_id != split.system_id:
             raise PostgresSetupError(
-                f"{connection.place} is another server (system identifier {system_id}) than the one that the "
+                f"{connection.place} is another server (system identifier {log.system_id}) than the one that the "
                 f"checkpoint has a place of ({split.system_id}): begin the job anew there"
             )
+        self._check_log(connection, log)
         slot = connection.slot(split.slot)
         if slot.confirmed_lsn > split.position:
             raise PostgresSetupError(
@@ -486,6 +496,21 @@ class _Receiver:
                 f"checkpoint's place {lsn_text(split.position)}: changes in between were confirmed, by a later "
                 "checkpoint or another client, and are not sent again. Go on from the newest checkpoint, or load the "
                 "tables again and begin the job anew"
+            )
+        self.timeline = log.timeline
+
+    def _check_log(self, connection: ReplicationConnection, log: ServerLog) -> None:
+        """Refuse a log that was set back: what is written at places that the job has passed would not be sent."""
+        split, end_lsn = self._split, log.end_lsn
+        if split.timeline is not None and log.timeline is not None and split.timeline != log.timeline:
+            end_lsn = connection.end_of_timeline(split.timeline, log.timeline)
+        read_lsn = split.position if split.transaction is None else split.transaction + 1
+        if end_lsn < read_lsn:
+            raise PostgresSetupError(
+                f"{connection.place} has the log of the checkpoint to {lsn_text(end_lsn)} only, before the "
+                f"checkpoint's place {lsn_text(read_lsn)}: the server was set back to a backup, or is a copy that took "
+                "over before it had all. The job has changes that were never made there, and what was made instead is "
+                "not sent: drop the slot, make it anew, load the tables again and begin the job anew"
             )
 
     def _tell(self, connection: ReplicationConnection, received: Received | None) -> None:

@@ -420,11 +420,43 @@ def test_a_checkpoint_of_other_changes_is_refused(database):
         ({"publications": ("another",)}, r"lies within a transaction that was read by the publications \('another',\)"),
         ({"transaction": 1}, "committed at 0/1 .* 2 changes were read .* sends one committed at .* instead"),
         ({"change_count": 5}, "has 4 changes, and 5 were read before"),
+        ({"position": 1 << 40, "transaction": None}, "the log .* to .* only, before .* 100/0: .* set back"),
+        ({"timeline": 999}, "has the log .* to 0/0 only"),
     ):
         with pytest.raises(PostgresSetupError, match=words):
             finished(Attempt(source, 1, changed(checkpoint, **wrong)))
     again = finished(Attempt(source, 1, changed(checkpoint, change_count=3)))
     assert [n for _, n, _ in again] == list(range(3, 12))
+
+
+def test_a_server_that_was_set_back_to_before_the_checkpoint_is_refused(database):
+    """Its log goes on from the backup, another way, and may be beyond the checkpoint's place by now."""
+    database.publish()
+    write_transactions(database, 1)
+    source = database.builder().build()
+    attempt = Attempt(source).emit(4)
+    database.execute("CHECKPOINT")
+    checkpoint = attempt.checkpoint(1)
+    attempt.close()
+    database.server.back_up()
+    database.execute("INSERT INTO words VALUES (4, 'in no backup')")
+    attempt = Attempt(source, 1, checkpoint).emit(1)
+    later_checkpoint = attempt.checkpoint(2)
+    attempt.close()
+
+    database.session.close()
+    database.server.set_back()
+    database.connect()
+    for number in range(4, 40):
+        database.execute("INSERT INTO words VALUES (%s, repeat('x', 100))", [number])
+    with pytest.raises(PostgresSetupError, match="the log .* only, before .* before it had all"):
+        finished(Attempt(source, 1, later_checkpoint))
+    attempt = Attempt(source, 1, checkpoint).emit(36)
+    assert [row.n for row in attempt.values] == list(range(4, 40))
+    again = attempt.checkpoint(3)
+    attempt.close()
+    database.execute("INSERT INTO words VALUES (40, 'the other way')")
+    assert Attempt(source, 1, again).emit(1).values[0].n == 40
 
 
 def test_a_slot_whose_log_the_server_has_dropped_is_refused(database):

@@ -59,6 +59,20 @@ class Server:
     def stop(self):
         self._run(self.programs / "pg_ctl", "-D", self.data, "-m", "immediate", "-w", "-t", "180", "stop")
 
+    def back_up(self):
+        """Copy what is on disk, behind a CHECKPOINT and while nothing is written."""
+        self._run("cp", "-a", self.data, self.folder / "backup")
+        self._run("rm", self.folder / "backup" / "postmaster.pid")
+
+    def set_back(self):
+        """Begin again with what was copied, as a restored server does: its log goes on another way."""
+        self.stop()
+        self._run("rm", "-rf", self.data)
+        self._run("mv", self.folder / "backup", self.data)
+        self._run("touch", self.data / "recovery.signal")
+        self.settings["restore_command"] = "false"  # there is nothing behind the copy
+        self.start()
+
 
 @contextmanager
 def postgres_server(**settings):
