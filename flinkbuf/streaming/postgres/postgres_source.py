@@ -458,6 +458,7 @@ class _Receiver:
     def _open(self) -> ReplicationConnection | None:
         """Connect, and begin at the checkpoint's place; None: it was closed while another reader had the slot."""
         deadline_s = time.monotonic() + _TAKEOVER_S
+        is_told = False
         while not self._is_closed:
             connection = ReplicationConnection(self._options.connection)
             try:
@@ -473,7 +474,9 @@ class _Receiver:
                         f"{error}. It was waited for {_TAKEOVER_S:g} s, as for a reader that was killed: another job "
                         "reads the slot, and each job needs one of its own"
                     ) from error
-                logger.warning("the replication slot is in use, and is waited for: %s", error)
+                if not is_told:
+                    logger.warning("the replication slot is in use, and is waited for: %s", error)
+                is_told = True
                 time.sleep(_POLL_S)
             except BaseException:
                 connection.close()
