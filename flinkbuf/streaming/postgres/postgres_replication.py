@@ -33,7 +33,7 @@ _OBJECT_IN_USE = "55006"
 # Texts of values do not depend on how server, database, user or environment are set.
 _SETTINGS = (
     "SET client_encoding = 'UTF8'; SET datestyle = 'ISO'; SET intervalstyle = 'postgres'; SET timezone = 'UTC'; "
-    "SET extra_float_digits = 3; SET bytea_output = 'hex'"
+    "SET extra_float_digits = 3; SET bytea_output = 'hex'; SET standard_conforming_strings = on"
 )
 
 
