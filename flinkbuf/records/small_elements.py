@@ -12,7 +12,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from flinkbuf._core.operators.stream_operator import NO_TIMESTAMP
-from flinkbuf.records.column_batch import ColumnBatch, without_dictionaries
+from flinkbuf._core.value.own_value import copied
+from flinkbuf.records.column_batch import ColumnBatch, FilteredBatch, without_dictionaries
 from flinkbuf.records.column_exchange import ColumnKeyPartitioner
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 _ROWS_A_CHANNEL: Final = 1 << 11  # so many are no small element
 _MOST_ROWS: Final = 1 << 14
 _MOST_BYTES: Final = 1 << 20
-_MOST_ELEMENTS: Final = 64  # each may hold the memory of a batch that it is a slice of
+_MOST_ELEMENTS: Final = 64
 
 
 class SmallElements:
@@ -74,7 +75,7 @@ class SmallElements:
             yield from self.take()
             yield element
             return
-        element = ColumnBatch(without_dictionaries(element.batch), element.timestamps)
+        element = _own(element)
         if self._waiting and not element.batch.schema.equals(self._waiting[0].batch.schema, check_metadata=True):
             yield from self.take()
         if not self._waiting:
@@ -102,6 +103,14 @@ class SmallElements:
         except pa.ArrowException:
             return waiting
         return [ColumnBatch(batch, _all_timestamps(waiting))]
+
+
+def _own(element: ColumnBatch) -> ColumnBatch:
+    """Return the rows over memory of their own: a function may go on changing the arrays of numpy that it gave."""
+    batch, times = element.batch, element.timestamps
+    if isinstance(element, FilteredBatch):  # whose rows were copied when somebody looked at them
+        return ColumnBatch(without_dictionaries(batch), times)
+    return ColumnBatch(copied(without_dictionaries(batch)), None if times is None else times.copy())
 
 
 def _all_timestamps(elements: list[ColumnBatch]) -> np.ndarray | None:

@@ -86,6 +86,18 @@ def test_dictionaries_go_together_as_their_values():
     assert [each.batch["a"].to_pylist() for each in made] == [["x", "y", "y", None]]
 
 
+def test_what_waits_stays_as_it_was():
+    """A function may give batches over one array of numpy, into which it writes again."""
+    small, numbers = SmallElements(1, -1), np.zeros(3, np.int64)
+    for number in range(3):
+        numbers[:] = number
+        rows = ColumnBatch(pa.record_batch({"a": numbers}), numbers)
+        assert list(small.add(rows if number else rows.filter(pa.array([True, False, True])), 0)) == []
+    numbers[:] = 7
+    (gone,) = small.take()
+    assert gone.batch["a"].to_pylist() == gone.timestamps.tolist() == [0, 0, 1, 1, 1, 2, 2, 2]
+
+
 def test_what_arrow_cannot_put_together_goes_on_by_itself(monkeypatch):
     def refuse(batches):
         raise pa.ArrowNotImplementedError("concatenation of such")
