@@ -3,6 +3,7 @@
 import itertools
 import threading
 
+import pyarrow.compute as pc
 import pytest
 
 from flinkbuf.common import Configuration, Time, WatermarkStrategy
@@ -75,6 +76,17 @@ def test_windows_of_processing_time_end_when_the_test_says(env):
             if sum(job.output(sums)) == 6:
                 break
             threading.Event().wait(0.01)
+
+
+def test_small_batches_do_not_wait_for_a_clock_that_stands_still(env):
+    left, right = (
+        env.add_source(three_and_no_end).map(lambda value: (value,)).as_columns(f"{name} bigint", max_rows=1)
+        for name in ("k", "r")
+    )
+    left = left.filter(pc.field("k") > 0)
+    joined = left.key_by("k").join(right.key_by("r")).time_to_live(Time.hours(1)).as_records()
+    with JobHarness(env, joined, clock=ManualClock()) as job:
+        assert sorted(row.k for row in job.wait_for(joined, 3)) == [1, 2, 3]
 
 
 def test_the_error_of_a_function_comes_out_of_wait(env):

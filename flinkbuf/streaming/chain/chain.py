@@ -204,6 +204,9 @@ class OperatorChain:
         writer = self._writers[edge.partition_index]
         if isinstance(edge.type, ColumnTypeInfo):
             channel_count, delay_ms = writer.partition.subpartition_count, edge.buffer_timeout_ms
+            small = None
+            if self._timers.is_of_machine:  # where a test sets the time, what waits would not go on by itself
+                small = small_elements_for(edge.partitioner, channel_count, delay_ms)
             return PageOutput(
                 counters,
                 self.task_counters,
@@ -211,7 +214,7 @@ class OperatorChain:
                 self._chance,
                 pages_for(edge.partitioner, channel_count),
                 edge.output_tag,
-                small_elements_for(edge.partitioner, channel_count, delay_ms),
+                small,
                 processing_time,
                 delay_ms,
             )

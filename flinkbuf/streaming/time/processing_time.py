@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from flinkbuf._core.task.task_mailbox import Mail, TaskMailbox
-from flinkbuf.streaming.time.clock import Clock
+from flinkbuf.streaming.time.clock import Clock, SystemClock
 
 
 class TimerHandle(Protocol):
@@ -111,6 +111,11 @@ class TaskTimerService:
         self._mailbox = mailbox
         self._queue = TimerQueue()
         self.is_quiesced = False
+
+    @property
+    def is_of_machine(self) -> bool:
+        """Return whether the time goes on by itself: that of a test may stand still until it is set."""
+        return isinstance(self._clock, SystemClock)
 
     def now_ms(self) -> int:
         """Return the clock's time."""
