@@ -8,6 +8,7 @@ aggregates in C, and no Python object is made for a row before ``as_records``.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from flinkbuf.datastream.arguments import check_function, check_is_object
@@ -104,7 +105,7 @@ class ColumnStream:
         self._stream = stream
         self._description = description  # of its rows as records; None: known when they come
         self._find_schema = find_schema  # None: of the description
-        self._united: tuple[ColumnStream, ...] = ()  # the streams of which it is the union
+        self._find_schemas: tuple[Callable[[], pa.Schema], ...] = (self.schema,)  # one of each stream of a union
 
     def __repr__(self) -> str:
         return f"<ColumnStream {self._stream.get_name()!r}>"
@@ -120,7 +121,15 @@ class ColumnStream:
 
         factory = ColumnFunctionFactory(None, function, lifecycle)
         stream = self._stream._transform(name, self._stream._value_type, factory)
-        return ColumnStream(stream, description, lambda: schema_behind(function, self.schema()))
+        made = ColumnStream(stream, description, lambda: schema_behind(function, self.schema()))
+        made._find_schemas = tuple(partial(_sure_schema_behind, function, find) for find in self._find_schemas)
+        return made
+
+    def _alike(self, stream: DataStream[object]) -> ColumnStream:
+        """Return a stream of the same rows."""
+        made = ColumnStream(stream, self._description, self.schema)
+        made._find_schemas = self._find_schemas
+        return made
 
     def schema(self) -> pa.Schema:
         """Return the names and types of its columns: a ``pyarrow.Schema``.
@@ -223,7 +232,9 @@ class ColumnStream:
         from flinkbuf.streaming.columns.column_functions import FilterRows
 
         check_expression("the predicate of filter()", predicate)
-        return self._apply("Filter", FilterRows(predicate), self._description)
+        made = self._apply("Filter", FilterRows(predicate), self._description)
+        made._find_schemas = self._find_schemas  # for which no predicate has to be called
+        return made
 
     def select(self, *names: str, **columns: object) -> ColumnStream:
         """Make rows of these columns: those that are named, then those that are computed, under their new names.
@@ -356,8 +367,7 @@ class ColumnStream:
                 f"a WatermarkStrategy is needed, got {type(watermark_strategy).__name__} {watermark_strategy!r}"
             )
         factory = ColumnTimestampsFactory(None, column, watermark_strategy)
-        stream = self._stream._transform("Timestamps/Watermarks", self._stream._value_type, factory)
-        return ColumnStream(stream, self._description, self.schema)
+        return self._alike(self._stream._transform("Timestamps/Watermarks", self._stream._value_type, factory))
 
     def union(self, *streams: ColumnStream) -> ColumnStream:
         """Give the rows of all, in any order.
@@ -376,7 +386,7 @@ class ColumnStream:
         alike = all(each._description == self._description for each in streams)
         united = self._stream.union(*(each._stream for each in streams))
         made = ColumnStream(united, self._description if alike else None, self.schema)
-        made._united = (self, *streams)
+        made._find_schemas = tuple(find for each in (self, *streams) for find in each._find_schemas)
         return made
 
     def rebalance(self) -> ColumnStream:
@@ -390,7 +400,7 @@ class ColumnStream:
         >>> sorted(numbers.with_columns(m="n").set_parallelism(2).execute_and_collect(limit=2))
         [Row(n=1, m=1), Row(n=2, m=2)]
         """
-        return ColumnStream(self._stream.rebalance(), self._description, self.schema)
+        return self._alike(self._stream.rebalance())
 
     # --- by key
 
@@ -1081,24 +1091,44 @@ class WindowedColumnStream:
             )
 
 
+def _sure_schema_behind(
+    function: Callable[[ColumnBatch], Iterable[ColumnBatch]], find: Callable[[], pa.Schema]
+) -> pa.Schema:
+    """Return the schema behind a function, as far as a call without rows is sure to tell it.
+
+    It does not tell of doubles, which numpy makes of no values, whatever is made of some: they have no type here.
+    """
+    import pyarrow as pa
+
+    from flinkbuf.streaming.columns.column_functions import schema_behind
+
+    before = find()
+    behind = schema_behind(function, before)
+    fields = [
+        pa.field(field.name, pa.null()) if pa.types.is_float64(field.type) and field not in before else field
+        for field in behind
+    ]
+    return pa.schema(fields)
+
+
 def _check_keys_of_union(stream: ColumnStream, names: tuple[str, ...]) -> None:
     """Raise TypeError if rows of an equal key would go to different subtasks, since streams of a union have it in types
     of their own. No subtask need see both.
     """
+    if len(stream._find_schemas) < 2:
+        return
+    import pyarrow as pa
+
     from flinkbuf.records.column_exchange import check_goes_alike
 
     known: dict[str, pa.DataType] = {}
-    streams = [*stream._united]
-    while streams:
-        each = streams.pop()
-        streams += each._united
+    for find in stream._find_schemas:
         try:
-            schema = each.schema()
+            schema = find()
         except Exception:  # it is not known before there are rows
             continue
         for name in names:
-            if name in schema.names:
-                type_ = schema.field(name).type
+            if name in schema.names and not pa.types.is_null(type_ := schema.field(name).type):
                 before = known.setdefault(name, type_)
                 check_goes_alike(name, before, type_, f"is {type_} in one stream of union()", "in another")
 

@@ -66,6 +66,7 @@ class RowKeys:
         self._max_parallelism = max_parallelism
         self._channel_count = max_parallelism if channel_count is None else channel_count
         self._schema: pa.Schema | None = None
+        self._types: dict[str, pa.DataType] = {}  # of the columns that had one
         self._chunks: RowChunks | None = None
 
     def of(self, batch: pa.RecordBatch) -> np.ndarray:
@@ -81,12 +82,16 @@ class RowKeys:
             If a column had another type in a batch before, with which rows of the same key go elsewhere.
         """
         import numpy as np
+        import pyarrow as pa
 
         keys = key_columns(batch, self.names)
         if self._chunks is None or keys.schema != self._schema:
             chunks = self._chunks_for(keys.schema)
-            for now, before in zip(keys.schema, self._schema or keys.schema, strict=True):
-                check_goes_alike(now.name, now.type, before.type, f"was {before.type} before")
+            for field in keys.schema:
+                before = self._types.get(field.name, field.type)
+                check_goes_alike(field.name, field.type, before, f"was {before} before")
+                if not pa.types.is_null(field.type):
+                    self._types[field.name] = field.type
             self._schema, self._chunks = keys.schema, chunks
         if self._channel_count == 1 and (len(self.names) > 1 or not keys.column(0).null_count):
             return np.zeros(keys.num_rows, np.uint32)

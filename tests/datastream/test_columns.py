@@ -180,6 +180,18 @@ def test_a_union_whose_streams_have_keys_of_other_types_is_refused():
         with pytest.raises(TypeError, match=text):
             united.key_by("k")
     wide.union(narrow).key_by("n")
+    both = wide.union(narrow)
+    for behind in (
+        both.assign_timestamps_and_watermarks("n"),
+        both.filter(lambda batch: pa.array([True] * len(batch))).rebalance(),
+        both.with_columns(m="n").map_batches(lambda batch: batch),
+        wide.union(both.select("k")),
+    ):
+        with pytest.raises(TypeError, match=text):
+            behind.key_by("k")
+    numbers = narrow.map_batches(lambda batch: {"k": np.array([2 * k for k in batch["k"].to_pylist()])})
+    wide.union(numbers).key_by("k")  # with no rows they are doubles
+    both.with_columns(k=lambda batch: batch["k"].cast(pa.int64())).key_by("k")
     wide.union(wide.map_batches(lambda batch: 1 / len(batch))).key_by("k")
 
 

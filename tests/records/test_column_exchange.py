@@ -75,6 +75,9 @@ def test_a_key_of_another_type_than_before_is_refused(channel_count):
     assert keys.of(batch).tolist() == expected
     with pytest.raises(TypeError, match="column 'a' was int64 before and is int32 now, and it is of the key: .* cast"):
         keys.of(pa.record_batch({"a": pa.array([-1], pa.int32()), "b": [1]}))
+    keys.of(pa.record_batch({"a": [-1], "b": pa.nulls(1)}))
+    with pytest.raises(TypeError, match="column 'b' was int64 before and is int32 now"):
+        keys.of(pa.record_batch({"a": [-1], "b": pa.array([1], pa.int32())}))
 
 
 def test_a_key_of_several_columns_may_have_nulls_and_dictionaries():
