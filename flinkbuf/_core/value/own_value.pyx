@@ -388,7 +388,21 @@ cdef bint has_fixed_memory(object value) except -1:
     for buffer in value.buffers():
         if buffer is not None and buffer.is_mutable and buffer.size:
             return False
-    return not hasattr(value, "dictionary") or has_fixed_memory(value.dictionary)
+    return all([has_fixed_memory(part) for part in parts_with_dictionaries(value)])
+
+
+cdef object parts_with_dictionaries(object array):
+    """The parts of an array whose memory is not among its buffers: a dictionary, or parts that have one below them."""
+    of = array.type
+    if hasattr(array, "dictionary"):
+        return [array.dictionary]
+    if hasattr(of, "storage_type"):
+        return parts_with_dictionaries(array.storage)
+    if of.num_fields == 0 or not has_dictionary(of):
+        return []
+    if hasattr(array, "keys"):  # a map
+        return [array.keys, array.items]
+    return [array.values] if hasattr(array, "values") else [array.field(i) for i in range(of.num_fields)]
 
 
 cdef object value_of_arrow(object value):
@@ -418,6 +432,8 @@ cdef bint has_dictionary(object type_) except -1:
     """Whether a part of a type, or of a schema, is a dictionary."""
     if hasattr(type_, "dictionary") or hasattr(type_, "index_type"):
         return True
+    if hasattr(type_, "storage_type"):
+        return has_dictionary(type_.storage_type)
     parts = type_ if hasattr(type_, "names") else [type_.field(i) for i in range(type_.num_fields)]
     return any([has_dictionary(part.type) for part in parts])
 

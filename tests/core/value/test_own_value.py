@@ -176,6 +176,48 @@ def test_what_arrow_has_is_copied_if_its_memory_is_that_of_an_array():
     assert copied(batch.select([])).num_rows == 3
 
 
+class OfDictionary(pa.ExtensionType):
+    """Over a dictionary."""
+
+    def __init__(self):
+        super().__init__(pa.dictionary(pa.int64(), pa.int64()), "flinkbuf.of_dictionary")
+
+    def __arrow_ext_serialize__(self):
+        return b""
+
+    @classmethod
+    def __arrow_ext_deserialize__(cls, storage_type, data):
+        return cls()
+
+
+@pytest.fixture
+def of_dictionary():
+    pa.register_extension_type(OfDictionary())
+    yield OfDictionary()
+    pa.unregister_extension_type("flinkbuf.of_dictionary")
+
+
+def test_the_memory_of_a_dictionary_counts_wherever_it_is(of_dictionary):
+    numbers = numpy.arange(3)
+    indices = copied(pa.array([0, 2]))
+    array = pa.DictionaryArray.from_arrays(indices, pa.array(numbers))
+    offsets = copied(pa.array([0, 1, 2], pa.int32()))
+    values = [
+        pa.ExtensionArray.from_storage(of_dictionary, array),
+        pa.StructArray.from_arrays([array], ["a"]),
+        pa.ListArray.from_arrays(offsets, array),
+        pa.MapArray.from_arrays(offsets, indices, array),
+        pa.RunEndEncodedArray.from_arrays(copied(pa.array([2, 5])), array),
+        pa.StructArray.from_arrays([pa.ListArray.from_arrays(offsets, array)], ["a"]),
+    ]
+    assert not any(map(is_fixed_value, values))
+    texts = list(map(str, values))
+    copies = [copied(value) for value in values]
+    numbers[:] = 7
+    assert list(map(str, copies)) == texts and [copy.type for copy in copies] == [value.type for value in values]
+    assert all(map(is_fixed_value, copies))
+
+
 def test_a_library_that_another_thread_imports_has_no_values_yet(monkeypatch):
     for name in ("numpy", "pyarrow"):
         monkeypatch.setitem(sys.modules, name, types.ModuleType(name))
