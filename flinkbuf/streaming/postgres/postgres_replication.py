@@ -30,6 +30,9 @@ _AT_ONCE = 500  # messages that are given on together, fewer if they are large
 _BYTES_AT_ONCE = 1 << 20
 _LSN = re.compile(r"([0-9A-Fa-f]{1,8})/([0-9A-Fa-f]{1,8})", re.ASCII)
 _OBJECT_IN_USE = "55006"
+_LOST_MS = (
+    60_000  # a host that takes nothing for so long is lost; without it the kernel goes on for a quarter of an hour
+)
 # Texts of values do not depend on how server, database, user or environment are set.
 _SETTINGS = (
     "SET client_encoding = 'UTF8'; SET datestyle = 'ISO'; SET intervalstyle = 'postgres'; SET timezone = 'UTC'; "
@@ -112,8 +115,9 @@ class ReplicationConnection:
     def __init__(self, connection: str) -> None:
         psycopg = psycopg_module(USER)
         self._pq = psycopg.pq
-        options = {"replication": "database", "application_name": "flinkbuf"}
-        conninfo = psycopg.conninfo.make_conninfo(connection, **options)
+        given = psycopg.conninfo.conninfo_to_dict(connection)
+        options = {"application_name": "flinkbuf", "tcp_user_timeout": _LOST_MS, **given, "replication": "database"}
+        conninfo = psycopg.conninfo.make_conninfo("", **options)
         self._link: PGconn = self._pq.PGconn.connect(conninfo.encode())
         if self._link.status != self._pq.ConnStatus.OK:
             reason = self._link.error_message.decode(errors="replace").strip()

@@ -24,6 +24,7 @@ from flinkbuf.datastream import KeyedProcessFunction  # noqa: E402
 from flinkbuf.datastream.connectors.postgres import PostgresChangeSource, PostgresSetupError  # noqa: E402
 from flinkbuf.datastream.state import ValueStateDescriptor  # noqa: E402
 from flinkbuf.streaming.postgres import postgres_source  # noqa: E402
+from flinkbuf.streaming.postgres.postgres_replication import ReplicationConnection  # noqa: E402
 from flinkbuf.streaming.sources.input_status import InputStatus  # noqa: E402
 from flinkbuf.streaming.sources.source import Boundedness  # noqa: E402
 from flinkbuf.streaming.state.snapshot import OperatorSnapshot  # noqa: E402
@@ -567,6 +568,14 @@ def test_a_job_whose_server_is_killed_goes_on_when_it_is_there_again(database, t
 
 
 # What is said at once
+
+
+def test_a_connection_is_called_and_given_up_as_its_text_says(database):
+    for given, expected in (("", ("flinkbuf", "60000")), (" application_name=mine tcp_user_timeout=5", ("mine", "5"))):
+        connection = ReplicationConnection(database.server.connection + given)
+        options = {option.keyword: option.val for option in connection._link.info}
+        assert tuple(options[name].decode() for name in (b"application_name", b"tcp_user_timeout")) == expected
+        connection.close()
 
 
 def test_what_is_missing_or_wrong_is_said_when_the_source_is_built(monkeypatch):
