@@ -44,6 +44,8 @@ class WriterContext:
     hand_over : callable, optional
         Takes something to commit before `SinkWriter.prepare_commit` is asked for it, so that the writer need not keep
         it: it goes to the committer, which is another operator. None: writer and committer are one. Flink has none.
+        What it is given goes past `prepare_commit`: a writer that has another sink's writer in it, and a committer that
+        takes not what that one prepares, makes it with a context of ``replace(context, hand_over=None)``.
     """
 
     task: TaskInfo
