@@ -88,7 +88,8 @@ def compact_run(
 
     def rows_of(index: int) -> Iterator[pa.RecordBatch]:
         for file in run:  # one by one: the rows of each stand behind those of the one before it
-            yield from read_pieces(data_set.directory(DATA), [Piece.of(file, [index])], schema, _MAX_ROWS)
+            if file.records[index]:
+                yield from read_pieces(data_set.directory(DATA), [Piece.of(file, [index])], schema, _MAX_ROWS)
 
     compression = next((file.compression for file in reversed(run)), None)
     try:

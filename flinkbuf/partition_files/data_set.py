@@ -16,7 +16,8 @@ no link any more, and then looks whether a version is of its job. A number that 
 cleared away meanwhile is left again.
 
 A writer that numbers its commits, as a streaming query does, may repeat one whose outcome it does not know: the
-manifest tells the last number of each such writer, and what is committed already is not committed again.
+manifest tells the last number of each such writer, and that one is not committed again. Whoever comes with a lower
+number has forgotten where he was, so nobody knows whether his rows are there: he is refused.
 
 A compaction puts one file into the place of several that lie behind each other, if they still do: see `compaction`.
 
@@ -101,9 +102,27 @@ class _Change:
     replaced: tuple[str, ...]  # names of files
 
     def is_wanted(self, manifest: Manifest) -> bool:
-        """Whether a version lacks the change's batch and any later one of its writer, and has the files it replaces."""
-        if self.batch is not None and manifest.batches.get(self.batch[0], -1) >= self.batch[1]:
-            return False
+        """Whether a version lacks the change's batch, and has the files that it replaces.
+
+        Raises
+        ------
+        ValueError
+            If it has a later batch of the same writer.
+        """
+        if self.batch is not None:
+            writer, number = self.batch
+            last = manifest.batches.get(writer, -1)
+            if number < last:
+                raise ValueError(
+                    f"batch {number} of writer {writer!r} comes after batch {last}, which is in the data set; whether "
+                    "its rows are, nobody knows: numbers grow. So it is when the checkpoint of a query was removed or "
+                    "put back: begin it with another checkpointLocation, and in foreachBatch with another writer"
+                )
+            if number == last:
+                logger.warning(
+                    "batch %d of writer %r is in the data set already, and is not written again", number, writer
+                )
+                return False
         return self.operation != "compact" or self._place(manifest) is not None
 
     def in_place(self, manifest: Manifest) -> tuple[DataFile, ...]:
@@ -294,8 +313,8 @@ class PartitionDataSet:
         must_be_new : bool
             Refuse if there is a data set already.
         batch : tuple of (str, int), optional
-            A writer's name and the number of its commit, which grows. If this or a later one is committed, the files
-            are removed and nothing is changed.
+            A writer's name and the number of its commit, which grows. If this one is the last that is committed, the
+            files are removed and nothing is changed.
         replaced : sequence of DataFile
             For "compact": the files whose rows the new ones have, and whose place they take. If they do not lie behind
             each other any more, since others have replaced one, the new files are removed and nothing is changed.
@@ -310,7 +329,8 @@ class PartitionDataSet:
         FileExistsError
             If it must be new and is not.
         ValueError
-            If the files do not fit those of the data set, which somebody else has overwritten meanwhile.
+            If the files do not fit those of the data set, which somebody else has overwritten meanwhile, or a later
+            batch of the writer is committed.
         FileNotFoundError
             If a file of the job is gone.
         """
@@ -348,10 +368,11 @@ class PartitionDataSet:
                 self._remove_files(job, kept=set())
 
     def _is_committed(self, job: str) -> bool:
-        """Whether a version is of that job, as far as can be seen: a version that cannot be read may be."""
+        """Whether a version has files of that job or is its own, as far as can be seen: a damaged one may be."""
         for version in reversed(self.versions()):
             try:
-                if self._read(version).job == job:
+                manifest = self._read(version)
+                if manifest.job == job or any(job_of(each.name) == job for each in manifest.files):
                     return True
             except FileNotFoundError:  # cleared away since
                 continue

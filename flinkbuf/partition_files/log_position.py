@@ -50,6 +50,20 @@ class LogPosition:
             raise ValueError(f"{dict(found)!r:.200} is no position in a data set: the checkpoint is of another source")
         return cls(generation, tuple(rows))
 
+    def check_reaches(self, other: LogPosition) -> None:
+        """Refuse a place that lies before another one of the same generation.
+
+        Raises
+        ------
+        ValueError
+            The data set has not all rows that it had.
+        """
+        if any(here < there for here, there in zip(self.rows, other.rows, strict=True)):
+            raise ValueError(
+                f"the data set ends after {sum(self.rows)} rows, before row {sum(other.rows)}, up to which it is to be "
+                "read: it was put back to an older state, or its file system does not show the latest one yet"
+            )
+
     def towards(self, end: LogPosition, row_count: int) -> LogPosition:
         """A position on the way to a later one, at most so many rows behind this one: of all subpartitions alike.
 
@@ -88,7 +102,13 @@ def pieces_between(
         Those to be read.
     task_size : int, optional
         Bytes.
+
+    Raises
+    ------
+    ValueError
+        If it has not all of them.
     """
+    LogPosition.end_of(manifest).check_reaches(end)
     wanted = []
     for index in sorted(subpartitions):
         spans, position = [], 0

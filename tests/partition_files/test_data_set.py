@@ -151,6 +151,15 @@ def test_abort_removes_what_the_job_wrote_and_nothing_else(data_set):
     assert len(data_files(data_set)) == 2
 
 
+def test_a_late_abort_spares_files_that_a_later_version_has(data_set):
+    job = new_job()
+    data_set.commit(job, LAYOUT, [write_part(data_set, job, "a")], "append")
+    write(data_set, "b", "append", retention_s=0)
+    assert data_set.versions() == [2], "that of the job is cleared away"
+    data_set.abort(job, ALIVE)
+    assert texts(data_set) == ["a", "b"]
+
+
 def test_tasks_of_an_aborted_job_are_told(data_set, clock):
     """Spark calls abort while tasks still run, and some have yet to begin."""
     write(data_set, "a")
@@ -361,14 +370,25 @@ def write_batch(data_set, text, number, operation="append", writer="query", owne
     return data_set.commit(job, LAYOUT, [part], operation, retention_s=0, batch=(writer, number))
 
 
-def test_a_batch_that_is_committed_already_changes_nothing(data_set):
+def abort_all(data_set):
+    """Abort what has left a record of itself, as Spark does with a job whose commit failed."""
+    for name in os.listdir(data_set.directory("_jobs")):
+        job, _, owner = name.partition(".")
+        data_set.abort(job, JobOwner.from_name(owner))
+        os.unlink(os.path.join(data_set.directory("_jobs"), name))
+
+
+def test_a_batch_that_is_committed_already_changes_nothing(data_set, caplog):
     write_batch(data_set, "a", 0)
     write_batch(data_set, "b", 1)
     write_batch(data_set, "of another one", 0, writer="other query")
     write(data_set, "by hand", "append")
     last = data_set.manifest()
-    for number in (0, 1):
-        assert write_batch(data_set, "again", number) == last
+    assert write_batch(data_set, "again", 1) == last
+    assert "batch 1 of writer 'query' is in the data set already" in caplog.text
+    with pytest.raises(ValueError, match="batch 0 of writer 'query' comes after batch 1.* another checkpointLocation"):
+        write_batch(data_set, "of a query that begins anew", 0)
+    abort_all(data_set)
     assert texts(data_set) == ["a", "b", "of another one", "by hand"]
     assert len(data_files(data_set)) == 8
     assert os.listdir(data_set.directory("_jobs")) == []

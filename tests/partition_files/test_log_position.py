@@ -87,6 +87,13 @@ def test_an_overwrite_begins_a_generation_and_an_append_does_not(tmp_path):
     assert append(data_set, [(1, 2)]).generation == generations[2]
 
 
+def test_a_data_set_that_was_put_back_is_refused(tmp_path):
+    data_set = PartitionDataSet(str(tmp_path / "set"))
+    begin, end = (LogPosition.end_of(append(data_set, [(n, n)])) for n in range(2))
+    with pytest.raises(ValueError, match="ends after 1 rows, before row 2, .* put back to an older state"):
+        pieces_between(data_set.manifest(1), begin, end, range(COUNT))
+
+
 @pytest.mark.parametrize(
     "found", [{}, {"generation": 3, "rows": []}, {"generation": "a", "rows": [1.5]}, {"rows": [1]}]
 )

@@ -61,6 +61,7 @@ class FlinkbufStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if start is not None:
             begin = LogPosition.from_json(start)
             self._check_follows(begin, end.generation)
+            end.check_reaches(begin)
             most = getattr(limit, "max_rows", None)
             end = end if most is None else begin.towards(end, most)
         return end.to_json()
@@ -76,6 +77,11 @@ class FlinkbufStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return []
         manifest = self.data_set.manifest()
         self._check_follows(first, manifest.generation)
+        if manifest.layout.schema != self.reader.layout.schema:
+            raise ValueError(
+                f"a column of the data set at {self.data_set.path} may be null since rows were appended, which it "
+                "could not be when this query began: start the query again"
+            )
         pieces = pieces_between(manifest, first, last, self.reader.chosen, self.options.task_size)
         return list(map(Slice, pieces))
 
