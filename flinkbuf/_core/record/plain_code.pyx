@@ -28,7 +28,7 @@ cdef dict OLD_OPERATORS = {
 }
 OLD_OPERATORS.update([(name.replace("BINARY", "INPLACE"), sign) for name, sign in OLD_OPERATORS.items()])
 cdef frozenset NOTHING = frozenset([
-    "RESUME", "PRECALL", "CACHE", "NOP", "EXTENDED_ARG", "TO_BOOL", "COPY_FREE_VARS", "NOT_TAKEN",
+    "RESUME", "PRECALL", "CACHE", "NOP", "EXTENDED_ARG", "COPY_FREE_VARS", "NOT_TAKEN",
 ])
 cdef object NULL_MARK = object()    # what CALL finds beside a function
 
@@ -89,7 +89,7 @@ cdef class Reading:
             if self.steps > MAX_STEPS:
                 return None
             name, value = each.opname, each.argval
-            if name in NOTHING:
+            if name in NOTHING or name == "TO_BOOL" and self.looks_at_truth(at):
                 continue
             if name == "RETURN_VALUE" or name == "RETURN_CONST":
                 node = made(CONSTANT, value) if name == "RETURN_CONST" else self.pop(stack)
@@ -104,6 +104,10 @@ cdef class Reading:
             if not self.step(each, name, value, stack, variables, unread):
                 return None
         return None
+
+    cdef bint looks_at_truth(self, Py_ssize_t at) except -1:
+        """Whether an instruction asks of what is on the stack only whether it is true."""
+        return at < len(self.instructions) and self.instructions[at].opname.startswith(("POP_JUMP_IF", "UNARY_NOT"))
 
     cdef Node branch(self, str name, Py_ssize_t here, Py_ssize_t there, list stack, dict variables, list unread,
                      list done):
@@ -210,7 +214,7 @@ cdef class Reading:
             if name == "BUILD_SLICE":
                 return True
         right = None
-        if name not in ("LOAD_ATTR", "UNARY_NOT"):
+        if name not in ("LOAD_ATTR", "UNARY_NOT", "TO_BOOL"):
             right = self.pop(stack)
             if right is None:
                 return False
@@ -233,6 +237,8 @@ cdef class Reading:
             return None if "NULL" in each.argrepr else node
         if name == "UNARY_NOT":
             return made(NOT, None, left)
+        if name == "TO_BOOL":
+            return made(NOT, None, made(NOT, None, left))
         if name == "CONTAINS_OP":
             if right.kind != CONSTANT or type(right.constant) not in (tuple, frozenset):
                 return None

@@ -134,6 +134,8 @@ FUNCTIONS = [
     lambda x: x is None,
     lambda x: x[0] is not None and x[0] > 1,
     lambda x: not x[0],
+    eval("lambda x: not not x[0]"),
+    eval("lambda x: (not not x, not not not x[0])"),
     lambda x: x[0] in (1, None, "a", 0.5),
     lambda x: x.channel not in {"a", "b"},
     lambda x: x[0] / 2,
