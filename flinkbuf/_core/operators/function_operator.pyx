@@ -5,6 +5,7 @@ StreamFlatMap, CoStreamMap, CoStreamFlatMap; PyFlink: its stateless chain (fn_ex
 """
 
 cimport cython
+from cpython.exc cimport PyErr_Occurred
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t
 
@@ -83,7 +84,9 @@ cdef class FilterOperator(FunctionOperator):
         if self.plain is None:
             return False
         result = self.plain.evaluated(<PyObject*>value, NULL)
-        return result is not NULL and FB_IDENTITY(result) is False
+        if result is NULL:
+            return -1 if PyErr_Occurred() is not NULL else False
+        return FB_IDENTITY(result) is False
 
     cpdef process_element(self, object value, int64_t timestamp):
         if self.call(value):

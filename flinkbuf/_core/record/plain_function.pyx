@@ -8,6 +8,7 @@ whatever it raises. So nobody can tell, but by the time; a debugger or profiler 
 """
 
 cimport cython
+from cpython.exc cimport PyErr_Occurred
 from cpython.object cimport PyObject
 
 import types
@@ -30,6 +31,7 @@ cdef class PlainFunction:
     """A function of one argument, or of two."""
 
     cdef PyObject* evaluated(self, PyObject* first, PyObject* second) noexcept:
+        """A new reference; NULL: the function has to be called, unless the handler of a signal has raised."""
         cdef plain_call call
         cdef PyObject* made
         cdef int i
@@ -55,7 +57,7 @@ cdef class PlainFunction:
     def of(self, value):
         """What the function gives for a value."""
         cdef PyObject* made = self.evaluated(<PyObject*>value, NULL)
-        if made is NULL:
+        if made is NULL and PyErr_Occurred() is NULL:
             return self.function(value)
         return FB_IDENTITY(made)
 
@@ -63,7 +65,7 @@ cdef class PlainFunction:
     def of_two(self, one, other):
         """What the function gives for two values."""
         cdef PyObject* made = self.evaluated(<PyObject*>one, <PyObject*>other)
-        if made is NULL:
+        if made is NULL and PyErr_Occurred() is NULL:
             return self.function(one, other)
         return FB_IDENTITY(made)
 
@@ -74,7 +76,7 @@ cdef PyObject* call_one(PyObject* function, PyObject* value) noexcept:
     cdef PyObject* made
     if plain is not NULL and FB_TYPE_OF(plain) == <PyObject*>PlainFunction and (<PlainFunction>plain).count == 1:
         made = (<PlainFunction>plain).evaluated(value, NULL)
-        if made is not NULL:
+        if made is not NULL or PyErr_Occurred() is not NULL:
             return made
         function = <PyObject*>(<PlainFunction>plain).function
     return fb_call_one(function, value)
@@ -91,7 +93,7 @@ cdef object called_with_two(object function, object one, object other):
     cdef PyObject* made
     if plain is not NULL and FB_TYPE_OF(plain) == <PyObject*>PlainFunction and (<PlainFunction>plain).count == 2:
         made = (<PlainFunction>plain).evaluated(<PyObject*>one, <PyObject*>other)
-        if made is not NULL:
+        if made is not NULL or PyErr_Occurred() is not NULL:
             return FB_IDENTITY(made)
         function = (<PlainFunction>plain).function
     return function(one, other)

@@ -5,7 +5,7 @@ nothing changes but counts of references. Otherwise the whole function is left t
 """
 
 from cpython.dict cimport PyDict_CheckExact, PyDict_GetItemWithError
-from cpython.exc cimport PyErr_Clear
+from cpython.exc cimport PyErr_Clear, PyErr_ExceptionMatches
 from cpython.object cimport PyObject, PyObject_IsTrue
 
 import decimal
@@ -32,6 +32,8 @@ cdef extern from "_core/record/plain_node.h":
 cdef enum:
     MAX_LEARNED = 64    # classes that are looked at for a name, which takes long
 
+# What operators raise of themselves.
+cdef tuple OF_OPERATORS = (ArithmeticError, TypeError, ValueError, MemoryError)
 # The class of decimals where it is that of C, whose operators run no code of others; else one that no value has.
 cdef type DECIMAL = decimal.Decimal if type(decimal.Decimal.__mul__) is types.WrapperDescriptorType else Node
 
@@ -50,7 +52,17 @@ cdef inline bint is_plain(PyObject* value) noexcept:
             or class_ == <PyObject*>DECIMAL)
 
 
-# ---- a new reference to what a part is; NULL: it is left to the function, and no exception is set
+# ---- a new reference to what a part is; NULL: it is left to the function, unless there is an error
+
+
+cdef int forget_error() noexcept:
+    """The function is going to raise it again; but not what the handler of a signal has raised in between.
+
+    Operators of large numbers look for signals.
+    """
+    if PyErr_ExceptionMatches(OF_OPERATORS):
+        PyErr_Clear()
+    return 0
 
 
 cdef PyObject* evaluate(Node n, plain_call* call) noexcept:
@@ -332,6 +344,6 @@ cdef PyObject* operated(Node n, PyObject* left, plain_call* call) noexcept:
         else:
             made = (<PyObject* (*)(PyObject*, PyObject*) noexcept>n.binary)(left, right)
         if made is NULL:
-            PyErr_Clear()
+            forget_error()
     Py_DECREF(right)
     return made

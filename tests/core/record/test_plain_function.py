@@ -2,8 +2,10 @@
 
 import collections
 import decimal
+import signal
 import sys
 import threading
+import time
 import warnings
 from typing import NamedTuple
 
@@ -462,6 +464,25 @@ def test_a_class_that_changes_is_looked_at_again():
     del Changing.one
     with pytest.raises(AttributeError):
         quick(Changing(3))
+
+
+def test_the_handler_of_a_signal_raises_once_and_is_heard():
+    class Interrupted(Exception):
+        pass
+
+    def handle(signum, frame):
+        raise Interrupted
+
+    large = (1 << 2_000_000) - 1
+    quick = quickened(lambda value: value[0] * value[0] > 0)
+    before = signal.signal(signal.SIGALRM, handle)
+    try:
+        with pytest.raises(Interrupted):
+            signal.setitimer(signal.ITIMER_REAL, 0.005)
+            quick((large,))  # takes some 50 ms, and looks for signals
+            time.sleep(10)
+    finally:
+        signal.signal(signal.SIGALRM, before)
 
 
 def test_a_function_that_is_mostly_left_to_python_is_left_to_it():
