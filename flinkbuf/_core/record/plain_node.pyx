@@ -8,6 +8,7 @@ from cpython.dict cimport PyDict_CheckExact, PyDict_GetItemWithError
 from cpython.exc cimport PyErr_Clear, PyErr_ExceptionMatches
 from cpython.object cimport PyObject, PyObject_IsTrue
 
+import collections
 import decimal
 import types
 
@@ -36,6 +37,11 @@ cdef enum:
 cdef tuple OF_OPERATORS = (ArithmeticError, TypeError, ValueError, MemoryError)
 # The class of decimals where it is that of C, whose operators run no code of others; else one that no value has.
 cdef type DECIMAL = decimal.Decimal if type(decimal.Decimal.__mul__) is types.WrapperDescriptorType else Node
+# What makes an item of a named tuple an attribute.
+cdef type ITEM_GETTER = type(collections.namedtuple("made", "first").first)
+# Of a class, whatever its own class has under these names.
+cdef object CLASSES_OF = type.__dict__["__mro__"].__get__
+cdef object NAMES_OF = type.__dict__["__dict__"].__get__
 
 
 cdef class Node:
@@ -241,15 +247,22 @@ cdef int learn(Node n, object value) noexcept:
 
 
 cdef Py_ssize_t index_of(object value, str name) except -2:
-    """That of an attribute which is an item and nothing else; -1: it is not."""
-    import inspect
-
+    """That of an attribute which is an item and nothing else; -1: it is not. No code of the class runs."""
     class_ = type(value)
-    getattr(class_, name, None)  # so that the class has a version
-    if inspect.getattr_static(class_, "__getattribute__") not in (object.__getattribute__, tuple.__getattribute__):
+    type.__getattribute__(class_, "__getattribute__")  # so that the class has a version
+    if found_in(class_, "__getattribute__") not in (object.__getattribute__, tuple.__getattribute__):
         return -1
-    found = inspect.getattr_static(class_, name, None)
-    return found.__reduce__()[1][0] if type(found).__name__ == "_tuplegetter" else -1
+    found = found_in(class_, name)
+    return found.__reduce__()[1][0] if type(found) is ITEM_GETTER else -1
+
+
+cdef object found_in(object class_, str name):
+    """What a class, or the first one above it that has the name, has under it."""
+    for each in CLASSES_OF(class_):
+        names = NAMES_OF(each)
+        if name in names:
+            return names[name]
+    return None
 
 
 cdef PyObject* item_of(Node n, PyObject* value) noexcept:

@@ -466,6 +466,32 @@ def test_a_class_that_changes_is_looked_at_again():
         quick(Changing(3))
 
 
+def test_nothing_of_a_class_runs_when_it_is_met_first():
+    calls = []
+
+    class Kind(type):
+        def __getattribute__(cls, name):
+            calls.append(name)
+            return type.__getattribute__(cls, name)
+
+    class Field:
+        def __get__(self, instance, owner):
+            calls.append(instance)
+            return "field"
+
+    class Met(Bid):
+        auction = Field()
+
+    class Own(tuple, metaclass=Kind):
+        auction = Field()
+
+    for value in Met(1, 2, "a"), Own((1, 2)):
+        calls.clear()
+        assert quickened(lambda value: value.auction)(value) == "field" and calls == [value]
+    quick = quickened(lambda value: value.price)
+    assert quick(Met(1, 2, "a")) == 2
+
+
 def test_the_handler_of_a_signal_raises_once_and_is_heard():
     class Interrupted(Exception):
         pass
