@@ -12,7 +12,7 @@ from typing import Any
 
 from flinkbuf.datastream.arguments import OptionsBuilder
 from flinkbuf.datastream.connectors.base import DeliveryGuarantee
-from flinkbuf.streaming.postgres.postgres_client import PostgresSetupError, psycopg_module
+from flinkbuf.streaming.postgres.postgres_client import PostgresSetupError, check_connection
 from flinkbuf.streaming.postgres.postgres_replication import parse_lsn
 from flinkbuf.streaming.postgres.postgres_source import PostgresChangeOptions, PostgresTableChangeSource
 from flinkbuf.streaming.postgres.postgres_values import is_readable
@@ -145,7 +145,7 @@ class PostgresSinkBuilder(OptionsBuilder[PostgresOptions]):
         Raises
         ------
         ValueError
-            There is no connection, or neither a table nor a statement.
+            There is no connection, or none that libpq can read, or neither a table nor a statement.
         ImportError
             psycopg is not installed.
         """
@@ -153,7 +153,7 @@ class PostgresSinkBuilder(OptionsBuilder[PostgresOptions]):
             raise ValueError("a PostgresSink needs set_connection(...)")
         if self._options.table is None and self._options.statement is None:
             raise ValueError("a PostgresSink needs set_table(...) or set_sql(...)")
-        psycopg_module("PostgresSink")
+        check_connection("PostgresSink", self._options.connection)
         return PostgresSink(self._options)
 
 
@@ -283,7 +283,7 @@ class PostgresChangeSourceBuilder(OptionsBuilder[PostgresChangeOptions]):
         Raises
         ------
         ValueError
-            Something is missing that it cannot do without.
+            Something is missing that it cannot do without, or libpq cannot read the connection.
         ImportError
             psycopg is not installed.
         """
@@ -301,6 +301,6 @@ class PostgresChangeSourceBuilder(OptionsBuilder[PostgresChangeOptions]):
             fields = dict(zip(self._row_type.names, self._row_type.field_types, strict=True))
             if fields.get(self._table_field) != Types.STRING():
                 raise ValueError(f"set_table_field({self._table_field!r}) needs a field of the type that is a STRING")
-        psycopg_module("PostgresChangeSource")
+        check_connection("PostgresChangeSource", options.connection)
         rows = RowOptions(self._row_type, self._table_field, self._unchanged)
         return PostgresChangeSource(replace(options, rows=rows))

@@ -23,3 +23,22 @@ def psycopg_module(user: str) -> ModuleType:
     except ImportError as error:
         raise ImportError(f"{user} needs psycopg: pip install 'flinkbuf[postgres]'") from error
     return psycopg
+
+
+def check_connection(user: str, connection: str) -> None:
+    """Refuse what libpq cannot read; whether a server is there is seen when the job begins.
+
+    Raises
+    ------
+    ValueError
+        It is no text of a connection.
+    ImportError
+        psycopg is not installed.
+    """
+    psycopg = psycopg_module(user)
+    try:
+        psycopg.conninfo.conninfo_to_dict(connection)
+    except psycopg.ProgrammingError as error:
+        raise ValueError(
+            f"set_connection(...) of a {user} takes what libpq does, such as 'host=localhost dbname=flights': {error}"
+        ) from error

@@ -600,7 +600,12 @@ def test_what_is_missing_or_wrong_is_said_when_the_source_is_built(monkeypatch):
     for declared in (Types.ROW([Types.INT()]), Types.INT(), "n map<string, int>"):
         with pytest.raises(TypeError, match="a row with names|no column of PostgreSQL"):
             PostgresChangeSource.builder().set_type(declared)
-    builder = PostgresChangeSource.builder().set_connection("x").set_publication("p").set_slot("s").set_type("n int")
+    builder = (
+        PostgresChangeSource.builder().set_connection("dbname=x").set_publication("p").set_slot("s").set_type("n int")
+    )
+    with pytest.raises(ValueError, match='takes what libpq does, .*: missing "="'):
+        builder.set_connection("flights").build()
+    builder.set_connection("dbname=x")
     assert builder.build().boundedness is Boundedness.CONTINUOUS_UNBOUNDED
     assert builder.set_bounded("1/0").build().boundedness is Boundedness.BOUNDED
     assert builder.build().get_produced_type() == Types.ROW_NAMED(["n"], [Types.INT()])

@@ -325,6 +325,8 @@ def test_a_server_that_prepares_nothing_or_not_enough_says_what_to_set():
 def test_what_is_missing_or_wrong_is_said_when_the_sink_is_built(monkeypatch):
     with pytest.raises(ValueError, match="needs set_connection"):
         PostgresSink.builder().set_table("t", ["a"]).build()
+    with pytest.raises(ValueError, match='takes what libpq does, .*: missing "="'):
+        PostgresSink.builder().set_connection("flights").set_table("t", ["a"]).build()
     start = PostgresSink.builder().set_connection("dbname=x")
     with pytest.raises(ValueError, match="needs set_table.* or set_sql"):
         start.build()
