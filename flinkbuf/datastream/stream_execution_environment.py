@@ -1172,8 +1172,8 @@ class StreamExecutionEnvironment:
             for each in served:
                 each.end()
 
-        calls: list[Callable[[BaseException | None], None]] = [watched.ending, lambda error: files.close(), *on_end]
-        calls += [*ends_of(start.stored.graph), end_serving, end, watched.ended]
+        calls: list[Callable[[BaseException | None], None]] = [watched.ending, lambda error: files.close()]
+        calls += [*ends_of(start.stored.graph), *on_end, end_serving, end, watched.ended]
         job = end.job = start.make(clock=clock, on_end=calls, is_rescalable=web.is_served)
         if not isinstance(job, EndedJob):
             watched.is_of(cast(StoppableJob, job))

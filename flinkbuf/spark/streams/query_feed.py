@@ -69,6 +69,10 @@ SOURCE_NAME = "Streaming DataFrame Source"
 END_WAIT_S = 10.0  # for Spark to end the query
 _QUERY_ID = "sql.streaming.queryId"
 
+# Spark ends a query where another one of its place begins, as if it had come to its end.
+_places: dict[str, QueryFeed] = {}  # of the queries that jobs read now
+_places_change = threading.Condition()
+
 
 class QueryFailedError(FlinkbufError):
     """The query that a job reads has failed, or its batch cannot be the job's next one."""
@@ -150,7 +154,7 @@ class QueryFeed:
         self._location = checkpoint_location
         self._folder: str | None = None  # of a query that was given no place
         self._writer = self._make_writer(trigger, query_name)
-        self._properties: Any = None
+        self._properties = self._context._jsc.sc().getLocalProperties().clone()  # of the program's thread
         self._ledger = EpochLedger()
         self._inbox: queue.SimpleQueue[Message] = queue.SimpleQueue()
         self._lock = threading.Lock()  # of the four that follow
@@ -187,29 +191,56 @@ class QueryFeed:
 
         Raises
         ------
-        ValueError
-            Another source does.
+        QueryFailedError
+            Another source does, or reads a query of the same place.
         RuntimeError
             Spark's workers cannot import flinkbuf.
         """
         check_workers(self._context)
+        self._take_place()
+        with _places_change:
+            _places_change.wait_for(lambda: self._enumerator is None, END_WAIT_S)
         with self._lock:
             if self._enumerator is not None:
-                raise ValueError(
+                raise QueryFailedError(
                     "a query has one source, and the stream of from_streaming_data_frame() is used both as records and "
-                    "as columns: call as_columns() once, and go on from that, or make two streams"
+                    "as columns: call as_columns() once, and go on from that, or make two streams",
+                    can_restart=False,
                 )
             self._enumerator = enumerator
-            if self._thread is None:
+            if self._thread is None or self._is_over:  # the stream may be that of a job before, which has ended
+                self._is_over, self._ledger, self._inbox = False, EpochLedger(), queue.SimpleQueue()
                 self._thread = threading.Thread(target=self._work, name="flinkbuf query feed", daemon=True)
-                self._properties = self._context._jsc.sc().getLocalProperties().clone()
                 self._thread.start()
+
+    def _take_place(self) -> None:
+        if self._location is None:
+            return
+        place = self._location.rstrip("/")
+        with _places_change:  # a job that was cancelled may be about to leave it
+            is_free = _places_change.wait_for(lambda: _places.get(place, self) is self, END_WAIT_S)
+            if is_free:
+                _places[place] = self
+        if not is_free:
+            raise QueryFailedError(
+                f"checkpoint_location {self._location!r} is that of another query that a job reads now, which Spark "
+                "would end for this one: give each query a place of its own",
+                can_restart=False,
+            )
+
+    def _leave_place(self) -> None:
+        with _places_change:
+            for place in [place for place, feed in _places.items() if feed is self]:
+                del _places[place]
+            _places_change.notify_all()
 
     def detach(self, enumerator: EpochEnumerator) -> None:
         """The job begins again, or ends."""
         with self._lock:
             if self._enumerator is enumerator:
                 self._enumerator = None
+        with _places_change:
+            _places_change.notify_all()
 
     def next_generation(self) -> int:
         """Return a number for a beginning of the job."""
@@ -227,8 +258,11 @@ class QueryFeed:
             thread.join(END_WAIT_S)
             if thread.is_alive():
                 logger.warning("a query that a job has read did not end in %g s after the job and was left", END_WAIT_S)
+        self._leave_place()
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
+            self._folder = None
+        self._fail_job(QueryFailedError("the job that read the query before has ended only now"))  # if another began
 
     # ---- on the thread that performs
 
@@ -286,8 +320,8 @@ class QueryFeed:
 
     def _start_query(self) -> None:
         try:
-            if self._properties is not None:  # such as the pool of Spark's scheduler that the program has chosen
-                self._context._jsc.sc().setLocalProperties(self._properties.clone())
+            # Such as the pool of Spark's scheduler that the program has chosen.
+            self._context._jsc.sc().setLocalProperties(self._properties.clone())
             location = self._location or self._own_location()
             self._query = self._writer.option("checkpointLocation", location).start()
         except Exception as error:
@@ -338,7 +372,12 @@ class QueryFeed:
             self._waiting[call] = answers
         try:
             query_id = data.sparkSession.sparkContext.getLocalProperty(_QUERY_ID)
-            self.tell(BatchOffered(call, str(query_id), epoch))
+            if not query_id:
+                raise QueryFailedError(
+                    f"Spark does not tell foreachBatch the id of its query (its local property {_QUERY_ID}), without "
+                    "which the job cannot know whether a batch is the next one: leave PYSPARK_PIN_THREAD at its default"
+                )
+            self.tell(BatchOffered(call, query_id, epoch))
             while True:
                 match answers.get():
                     case RunBatch() as order:

@@ -2,6 +2,8 @@
 
 import itertools
 import pickle
+import threading
+from unittest.mock import Mock
 
 import cloudpickle
 import pytest
@@ -12,6 +14,7 @@ from flinkbuf.control.control_server import group_secret
 from flinkbuf.errors import CorruptDataError, RemoteTransportError
 from flinkbuf.records.arrow_batches import arrow_schema
 from flinkbuf.spark.frames.arrow_input import ArrowBatches, ArrowRows
+from flinkbuf.spark.streams import query_feed
 from flinkbuf.spark.streams.epoch_source import EpochSource, EpochSourceFactory
 from flinkbuf.spark.streams.epochs import EpochEmitted, JobBegan, JobLeft, Part, ReaderCame, SealEpoch, TakenEpochs
 from flinkbuf.spark.streams.received_parts import MemoryBudget, PartRows, ReceivedParts, StoredBatch
@@ -198,6 +201,33 @@ def test_subtasks_that_begin_again_together_take_the_job_back_and_one_alone_is_r
     job.coordinator.reset_reader(0, 1)
     with pytest.raises(RuntimeError, match="some subtasks of the source begin again, and others go on"):
         job.coordinator.register_reader(0, None)
+
+
+def test_a_query_is_read_by_one_source_of_one_job_at_a_time_and_by_the_next_one_anew(monkeypatch):
+    monkeypatch.setattr(query_feed, "check_workers", lambda context: None)
+    monkeypatch.setattr(query_feed, "END_WAIT_S", 0.05)
+    options = {"trigger": None, "query_name": None}
+    one, other = (
+        query_feed.QueryFeed(Mock(), Mock(), SCHEMA, checkpoint_location=place, **options) for place in ("/q", "/q/")
+    )
+    first, second, third = Mock(), Mock(), Mock()
+    one.attach(first)
+    with pytest.raises(query_feed.QueryFailedError, match="a query has one source.* call as_columns") as refused:
+        one.attach(second)
+    assert not refused.value.can_restart
+    with pytest.raises(query_feed.QueryFailedError, match="checkpoint_location '/q/' is that of another query"):
+        other.attach(second)
+    monkeypatch.setattr(query_feed, "END_WAIT_S", 30)
+    threading.Timer(0.05, lambda: (one.detach(first), one.end())).start()
+    other.attach(second)  # a job that is about to end is waited for
+    other.detach(second)
+    other.end()
+    one.attach(third)
+    assert one._thread.is_alive() and one._ledger._generation == 0
+    one.end()  # of a job before, which is late
+    (error,) = third.fail.call_args[0]
+    assert "has ended only now" in str(error) and error.can_restart
+    assert not query_feed._places
 
 
 def test_who_does_not_know_the_secret_brings_nothing(job_of):
