@@ -331,15 +331,52 @@ COLUMNS = ColumnTypeInfo()
 
 
 def without_dictionaries(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return the batch with plain columns in place of those that are indices into a dictionary."""
+    """Return the batch with plain columns in place of those that are indices into a dictionary, or have such parts."""
     import pyarrow as pa
 
-    if not any(pa.types.is_dictionary(field.type) for field in batch.schema):
+    is_dictionary = pa.types.is_dictionary
+    if not _have_dictionaries(is_dictionary, batch.schema.types):
         return batch
     columns = [
-        column.dictionary_decode() if pa.types.is_dictionary(column.type) else column for column in batch.columns
+        column.dictionary_decode()
+        if is_dictionary(column.type)
+        else column.cast(_plain_type(column.type))
+        if _have_dictionaries(is_dictionary, [column.type])
+        else column
+        for column in batch.columns
     ]
     return pa.record_batch(columns, batch.schema.names)
+
+
+def _have_dictionaries(is_dictionary: Callable[[pa.DataType], bool], types: list[pa.DataType]) -> bool:
+    """Return whether one of some types is, or has within it, a dictionary."""
+    for of in types:
+        if is_dictionary(of):
+            return True
+        count = of.num_fields
+        if count and _have_dictionaries(is_dictionary, [of.field(place).type for place in range(count)]):
+            return True
+    return False
+
+
+def _plain_type(of: pa.DataType) -> pa.DataType:
+    """Return a type with the types of values in place of dictionaries, in lists, maps and structs, too."""
+    import pyarrow as pa
+    from pyarrow import types
+
+    if types.is_dictionary(of):
+        return of.value_type
+    if types.is_struct(of):
+        return pa.struct([field.with_type(_plain_type(field.type)) for field in of])
+    if types.is_map(of):
+        parts = (field.with_type(_plain_type(field.type)) for field in (of.key_field, of.item_field))
+        return pa.map_(*parts, keys_sorted=of.keys_sorted)
+    if types.is_fixed_size_list(of):
+        return pa.list_(of.value_field.with_type(_plain_type(of.value_type)), of.list_size)
+    if types.is_list(of) or types.is_large_list(of):
+        list_of = pa.list_ if types.is_list(of) else pa.large_list
+        return list_of(of.value_field.with_type(_plain_type(of.value_type)))
+    return of
 
 
 declare_fixed(ColumnBatch, FilteredBatch)
