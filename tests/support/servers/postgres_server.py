@@ -70,7 +70,8 @@ class Server:
         self._run("rm", "-rf", self.data)
         self._run("mv", self.folder / "backup", self.data)
         self._run("touch", self.data / "recovery.signal")
-        self.settings["restore_command"] = "false"  # there is nothing behind the copy
+        # There is nothing behind the copy, and nobody comes in before all of it has been read: not to read only.
+        self.settings |= {"restore_command": "false", "hot_standby": "off"}
         self.start()
 
 
