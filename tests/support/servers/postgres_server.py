@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from support.waiting import wait_until
 
 
 def programs():
@@ -70,9 +71,13 @@ class Server:
         self._run("rm", "-rf", self.data)
         self._run("mv", self.folder / "backup", self.data)
         self._run("touch", self.data / "recovery.signal")
-        # There is nothing behind the copy, and nobody comes in before all of it has been read: not to read only.
-        self.settings |= {"restore_command": "false", "hot_standby": "off"}
-        self.start()
+        self.settings["restore_command"] = "false"  # there is nothing behind the copy
+        self.start()  # which ends as soon as it can be read
+        wait_until(lambda: not self._is_in_recovery())
+
+    def _is_in_recovery(self):
+        query = [self.programs / "psql", "-Atd", self.connection, "-c", "SELECT pg_is_in_recovery()"]
+        return subprocess.run(query, capture_output=True).stdout != b"f\n"
 
 
 @contextmanager
