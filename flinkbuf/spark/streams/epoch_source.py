@@ -278,16 +278,14 @@ class EpochReader(SourceReader):
 
 
 def _rest(part: _QueuedPart, emitted: int) -> RestOfPart:
-    batches = tuple(part.rows.batches(emitted))
-    gone = part.rows.row_count - sum(batch.row_count for batch in batches)
-    return RestOfPart(f"{part.epoch}/{part.partition}", part.epoch, part.partition, batches, emitted - gone)
+    batches, skipped = tuple(part.rows.batches(emitted)), part.rows.skipped_of_first(emitted)
+    return RestOfPart(f"{part.epoch}/{part.partition}", part.epoch, part.partition, batches, skipped)
 
 
 def _read(rows: EpochRows, part: _QueuedPart) -> Iterator[pa.RecordBatch]:
     """Yield the batches of a part, without the rows that were emitted before."""
-    stored = part.rows.batches(part.skipped)
-    left = part.skipped - (part.rows.row_count - sum(batch.row_count for batch in part.rows.batches(part.skipped)))
-    for batch in rows.batches(each.message for each in stored):
+    left = part.rows.skipped_of_first(part.skipped)
+    for batch in rows.batches(each.message for each in part.rows.batches(part.skipped)):
         yield batch.slice(left) if left else batch
         left = 0
 

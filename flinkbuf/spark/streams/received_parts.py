@@ -106,6 +106,14 @@ class PartRows:
             place += size
             skipped = max(0, skipped - row_count)
 
+    def skipped_of_first(self, skipped: int) -> int:
+        """Return how many of the first `skipped` rows are in the first batch that `batches` yields; none is read."""
+        for row_count in (*(batch.row_count for batch in self._held), *(row_count for row_count, _ in self._filed)):
+            if skipped < row_count:
+                break
+            skipped -= row_count
+        return skipped
+
     def close(self) -> None:
         """Free it; closing again does nothing."""
         self._budget.give_back(self._taken)
